@@ -1,0 +1,19 @@
+//! The papers' figures, from the product's own code: `make repro`, or `cargo run --release --example repro -- NAME …`.
+
+#[allow(dead_code, reason = "filled by the reproductions")]
+mod report;
+
+/// Every reproduction by name; without arguments all of them run.
+const ALL: &[(&str, fn())] = &[];
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !ALL.iter().any(|(known, _)| known == name)) {
+        let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        eprintln!("repro: no reproduction is called {unknown:?}; there are {}", names.join(", "));
+        std::process::exit(2);
+    }
+    for (_, run) in ALL.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name)) {
+        run();
+    }
+}

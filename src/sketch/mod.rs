@@ -1,0 +1,2 @@
+//! Decayed aggregates: sums, quantiles and heavy hitters whose old data fades away.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
