@@ -3,6 +3,7 @@
 
 pub mod cells;
 pub mod classic;
+pub mod frequency;
 pub mod importance;
 pub mod importance_buckets;
 pub mod limiting;

@@ -396,7 +396,9 @@ mod tests {
     fn damaged_lists_and_cells_are_refused() {
         let resealed = |rule, damage: &dyn Fn(&mut Vec<u8>)| {
             let mut filter = filter(Size::Cells(64), rule);
-            (0..20).for_each(|x| drop(filter.process(item(x), 5, &mut draws(0, 0, x))));
+            for x in 0..20 {
+                filter.process(item(x), 5, &mut draws(0, 0, x));
+            }
             let bytes = filter.encode();
             let mut body = bytes[6..bytes.len() - 8].to_vec();
             damage(&mut body);
