@@ -190,8 +190,7 @@ fn counters_and_digits_replay_the_vectors_to_the_cell() {
     for case in list(&replay, "otbf") {
         let (size, hashes) = (Size::Cells(whole(case, "m")), whole(case, "k") as u8);
         let epochs = EpochSpec::keeping(whole(case, "epoch"), real(case, "lam")).unwrap();
-        let form = |carry| DigitSpec { digit_bits: 2, fraction_bits: 0, pool: 25, carry };
-        // The reference pool is larger than half the cells; more cells than the vectors name hold the same chains.
+        let form = |carry| DigitSpec { digit_bits: 2, fraction_bits: 0, pool: 100, carry };
         let wide = |carry| Optimised::new(OptimisedSpec::new(size, hashes, epochs, form(carry)).unwrap());
         let mut basic = Basic::new(BasicSpec::new(size, hashes, epochs, 0).unwrap());
         let (mut each, mut all) = (wide(Carry::Each), wide(Carry::All));

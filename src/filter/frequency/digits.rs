@@ -14,18 +14,15 @@ const END: u32 = u32::MAX;
 /// Values stay below this, whatever the pool could hold.
 const MOST_VALUE: u64 = 1 << 48;
 
-#[derive(Debug, Clone, Copy)]
-struct Node {
-    digit: u8,
-    next: u32,
-}
-
 #[derive(Debug, Clone)]
 pub struct Digits {
     width: Width,
     first: Memory,
-    nodes: Vec<Node>,
-    free: Vec<u32>,
+    /// A node is one of each: its digit, and the node after it in its chain or in the list of free ones.
+    digits: Vec<u8>,
+    next: Vec<u32>,
+    first_free: u32,
+    free: u32,
     chains: Lookup,
     peak: u32,
 }
@@ -36,16 +33,18 @@ impl Digits {
     }
 
     fn around(first: Memory, width: Width, pool: u32) -> Self {
-        let nodes = vec![Node { digit: 0, next: END }; pool as usize];
-        Self { width, first, nodes, free: (0..pool).rev().collect(), chains: Lookup::with_room(pool), peak: 0 }
+        let next = (1..pool).chain((pool > 0).then_some(END)).collect();
+        let first_free = if pool > 0 { 0 } else { END };
+        let (digits, chains) = (vec![0; pool as usize], Lookup::with_room(pool));
+        Self { width, first, digits, next, first_free, free: pool, chains, peak: 0 }
     }
 
     pub fn pool(&self) -> u32 {
-        self.nodes.len() as u32
+        self.next.len() as u32
     }
 
     pub fn used(&self) -> u32 {
-        self.pool() - self.free.len() as u32
+        self.pool() - self.free
     }
 
     /// The most nodes ever in use.
@@ -54,7 +53,7 @@ impl Digits {
     }
 
     pub fn bytes(&self) -> usize {
-        self.first.len() + self.nodes.len() * (size_of::<Node>() + size_of::<u32>()) + self.chains.bytes()
+        self.first.len() + self.digits.len() + self.next.len() * 4 + self.chains.bytes()
     }
 
     /// The largest value that needs no chain.
@@ -75,13 +74,13 @@ impl Digits {
         let mut shift = 0;
         self.chain(chain).fold(self.first_digit(cell), |value, node| {
             shift += self.width.bits();
-            value + (u64::from(self.nodes[node as usize].digit) << shift)
+            value + (u64::from(self.digits[node as usize]) << shift)
         })
     }
 
     fn chain(&self, first: u32) -> impl Iterator<Item = u32> {
         std::iter::successors((first != END).then_some(first), |node| {
-            let next = self.nodes[*node as usize].next;
+            let next = self.next[*node as usize];
             (next != END).then_some(next)
         })
     }
@@ -102,9 +101,8 @@ impl Digits {
     pub fn store(&mut self, cell: u64, wanted: u64) -> u64 {
         let bits = self.width.bits();
         let chain = self.chains.get(cell as u32).unwrap_or(END);
-        let room = self.chain(chain).count() + self.free.len();
-        let most =
-            1u64.checked_shl(bits.saturating_mul(room as u32 + 1)).map_or(MOST_VALUE, |base| base.min(MOST_VALUE));
+        let room = self.chain(chain).count() as u32 + self.free;
+        let most = 1u64.checked_shl(bits.saturating_mul(room + 1)).map_or(MOST_VALUE, |base| base.min(MOST_VALUE));
         let value = wanted.min(most - 1);
         let digit = (value & self.most()) as u8;
         self.width.put(&mut self.first, cell, digit);
@@ -117,28 +115,37 @@ impl Digits {
         let (mut node, mut last) = (chain, END);
         while high > 0 {
             if node == END {
-                let Some(taken) = self.free.pop() else { return };
+                let Some(taken) = self.take() else { return };
                 node = taken;
-                self.nodes[node as usize].next = END;
                 match last {
                     END => self.chains.insert(cell as u32, node),
-                    last => self.nodes[last as usize].next = node,
+                    last => self.next[last as usize] = node,
                 }
                 self.peak = self.peak.max(self.used());
             }
-            self.nodes[node as usize].digit = (high & self.most()) as u8;
+            self.digits[node as usize] = (high & self.most()) as u8;
             high >>= self.width.bits();
-            (last, node) = (node, self.nodes[node as usize].next);
+            (last, node) = (node, self.next[node as usize]);
         }
         match last {
             END if chain != END => self.chains.remove(cell as u32),
             END => {}
-            last => self.nodes[last as usize].next = END,
+            last => self.next[last as usize] = END,
         }
         while node != END {
-            self.free.push(node);
-            node = self.nodes[node as usize].next;
+            let after = std::mem::replace(&mut self.next[node as usize], self.first_free);
+            self.first_free = node;
+            self.free += 1;
+            node = after;
         }
+    }
+
+    /// A free node, at the end of its chain.
+    fn take(&mut self) -> Option<u32> {
+        let node = (self.first_free != END).then_some(self.first_free)?;
+        self.first_free = std::mem::replace(&mut self.next[node as usize], END);
+        self.free -= 1;
+        Some(node)
     }
 
     /// Every value to the share it keeps.
@@ -205,9 +212,11 @@ impl Digits {
 
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
-        let mut seen = vec![false; self.nodes.len()];
+        let mut seen = vec![false; self.next.len()];
+        let free: Vec<u32> = self.chain(self.first_free).collect();
+        assert_eq!(free.len(), self.free as usize);
         let chained = self.chains.sorted().into_iter().flat_map(|(_, first)| self.chain(first)).collect::<Vec<_>>();
-        for node in chained.iter().chain(&self.free) {
+        for node in chained.iter().chain(&free) {
             assert!(!std::mem::replace(&mut seen[*node as usize], true), "node {node} is in two places");
         }
         assert!(seen.into_iter().all(|seen| seen), "a node is lost");

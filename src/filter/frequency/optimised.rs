@@ -56,8 +56,8 @@ impl OptimisedSpec {
         within("fraction_bits", form.fraction_bits, 0..=16, "an observation would be too large to carry")?;
         let places = Places::new(size, u32::from(form.digit_bits), hashes)?;
         within("cells", places.cells(), 1..=u64::from(u32::MAX), "chains name their cell by 32 bits")?;
-        let most = (places.cells() / 2).max(1) as u32;
-        within("pool", form.pool, 1..=most, "half as many extra digits as cells are more than ever needed")?;
+        let most = places.cells().min(u64::from(u32::MAX / 4)) as u32 * 2;
+        within("pool", form.pool, 1..=most, "two extra digits a cell are more than is ever needed")?;
         Ok(Self { places, epochs, form })
     }
 

@@ -230,7 +230,7 @@ fn impossible_parameters_are_refused_with_the_nearest() {
     let right = digits(4, 0, Carry::Each);
     assert_eq!(optimised(DigitSpec { digit_bits: 0, ..right }), "1");
     assert_eq!(optimised(DigitSpec { digit_bits: 5, ..right }), "4");
-    assert_eq!(optimised(DigitSpec { pool: 5, ..right }), "4");
+    assert_eq!(optimised(DigitSpec { pool: 17, ..right }), "16");
     assert_eq!(optimised(DigitSpec { pool: 0, ..right }), "1");
     assert_eq!(optimised(DigitSpec { fraction_bits: 17, ..right }), "16");
 }
