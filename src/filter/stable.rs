@@ -201,7 +201,8 @@ impl FadingFilter {
     #[inline]
     fn none_is_zero(&self, cells: &CellList) -> bool {
         let (bytes, width) = (&*self.cells, self.spec.width);
-        cells.as_slice().iter().all(|cell| width.get(bytes, *cell) != 0)
+        // Every cell is looked at: they share a line, and an early end cannot be predicted.
+        cells.as_slice().iter().fold(true, |all, cell| all & (width.get(bytes, *cell) != 0))
     }
 
     /// Takes one from each drawn cell; without a branch on the value, which no predictor would guess.
@@ -247,12 +248,12 @@ impl FadingFilter {
         let (bytes, width) = (&mut *self.cells, self.spec.width);
         for cell in own.as_slice() {
             let value = width.get(bytes, *cell);
-            if value < least {
-                width.put(bytes, *cell, least);
-                self.non_zero += u64::from(value == 0);
-                if let Some(buckets) = &mut self.buckets {
-                    buckets.shift(*cell as u32, value, least);
-                }
+            width.put(bytes, *cell, value.max(least));
+            self.non_zero += u64::from(value == 0);
+            if let Some(buckets) = &mut self.buckets
+                && value < least
+            {
+                buckets.shift(*cell as u32, value, least);
             }
         }
     }

@@ -37,7 +37,8 @@ pub fn inverse_up(power: f64, exponent: f64) -> f64 {
 pub fn add_up(a: f64, b: f64) -> f64 {
     let (large, small) = if a >= b { (a, b) } else { (b, a) };
     let sum = large + small;
-    if sum - large < small { sum.next_up() } else { sum }
+    // The next number above is the next bit pattern. No branch: whether a sum is rounded down cannot be predicted.
+    f64::from_bits(sum.to_bits() + u64::from(sum - large < small))
 }
 
 /// The share that a counter keeps over an epoch (λ), in parts of 2^48, rounded up.

@@ -43,6 +43,8 @@ pub struct Forward {
     total: f64,
     landmark_ms: i64,
     clock_ms: Option<i64>,
+    /// The half-life again, as the divisor that it mostly is.
+    half_life: f64,
     recent: Recent,
 }
 
@@ -64,7 +66,8 @@ impl Recent {
 impl Forward {
     pub fn new(spec: ForwardSpec) -> Self {
         let cells = Memory::zeroed(spec.places.cells() as usize * 8);
-        Self { spec, cells, total: 0.0, landmark_ms: 0, clock_ms: None, recent: Recent::LANDMARK }
+        let half_life = spec.half_life_ms as f64;
+        Self { spec, cells, total: 0.0, landmark_ms: 0, clock_ms: None, half_life, recent: Recent::LANDMARK }
     }
 
     pub fn advance(&mut self, now_ms: i64) {
@@ -136,7 +139,7 @@ impl Forward {
             Some(passed_ms) => passed_ms as f64,
             None => (i128::from(time_ms) - i128::from(self.landmark_ms)) as f64,
         };
-        passed_ms / self.spec.half_life_ms as f64
+        passed_ms / self.half_life
     }
 
     /// Moves the landmark by whole half-lives, so that cells change by a power of two and nothing else.
@@ -189,7 +192,8 @@ impl Forward {
             return Err(CodecError::invalid("forward frequency", "the landmark is after the clock"));
         }
         let recent = Recent { time_ms: landmark_ms, ..Recent::LANDMARK };
-        Ok(Self { spec, cells: Memory::copied(cells), total, landmark_ms, clock_ms, recent })
+        let half_life = spec.half_life_ms as f64;
+        Ok(Self { spec, cells: Memory::copied(cells), total, landmark_ms, clock_ms, half_life, recent })
     }
 }
 
