@@ -13,4 +13,5 @@ pub mod random;
 pub mod units;
 
 pub mod filter;
+pub mod shard;
 pub mod sketch;
