@@ -1,0 +1,344 @@
+//! The block timing Bloom filter: which items were seen within the last w, for any w up to the configured window.
+//!
+//! Every item has k cells. A cell is a small timer that holds the block (a tick of event time, or B arrivals) in which it
+//! was last written; an item can have been seen no later than the oldest of its timers says.
+//!
+//! Promises (the tests name them):
+//! - T1: no false negative. An item inserted within the window asked for, and not dropped as late, is never denied.
+//! - T2: a stored age is the true age of the cell, or the cell reads as expired and is truly dead.
+//! - T3: with event time, what can be read is a function of the *set* of inserts: order and repetition do not matter.
+//! - T4: the histogram counts every cell exactly once, at all times.
+//! - T5: the bytes are a function of the calls made, and a decoded filter continues like the one that was encoded.
+//!
+//! It does not know what a duplicate costs, how likely one is, nor whether a seen item should be inserted again.
+
+mod cells;
+mod codec;
+mod place;
+mod spec;
+mod sweep;
+
+pub use spec::{CELLS_MOST, Drive, LINE_BYTES, Layout, TimingError, TimingSpec, blocks_most};
+
+use crate::hash::Fingerprint;
+use cells::Cells;
+use place::{Place, line_cells, spread_cells};
+
+/// The stamp of a cell that was never written, or was swept.
+const EXPIRED: u8 = 0;
+/// In the table of ages: not alive.
+const DEAD: u8 = u8::MAX;
+
+/// What the cells of one item say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Age in blocks of the item's oldest timer; `None` when one of them is dead.
+    pub age: Option<u8>,
+    /// r: the item's distinct cells.
+    pub cells: u8,
+    /// c: how many of them are the oldest (or dead).
+    pub oldest: u8,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct TimingFilter {
+    spec: TimingSpec,
+    cells: Cells,
+    /// The clock: milliseconds, or arrivals so far. `None` until time is known.
+    now: Option<i64>,
+    /// The block that holds `now`.
+    block: i64,
+    /// Until the clock reaches this, moving it is all there is to do.
+    due: i64,
+    /// Age of each stamp, `DEAD` beyond the oldest live one.
+    ages: [u8; 256],
+    /// How many cells hold each stamp.
+    histogram: Vec<u64>,
+    /// Arrivals in the block of each stamp.
+    arrivals: Vec<u64>,
+    /// Arrivals ever.
+    arrived: u64,
+}
+
+impl TimingFilter {
+    pub fn new(spec: TimingSpec) -> Result<Self, TimingError> {
+        let stamps = usize::from(spec.stamps()) + 1;
+        let mut filter = Self {
+            cells: Cells::new(&spec)?,
+            now: None,
+            block: 0,
+            due: i64::MIN,
+            ages: [DEAD; 256],
+            histogram: vec![0; stamps],
+            arrivals: vec![0; stamps],
+            arrived: 0,
+            spec,
+        };
+        filter.histogram[usize::from(EXPIRED)] = filter.cells.len();
+        if let Drive::Count { .. } = spec.drive() {
+            filter.start(0);
+        }
+        Ok(filter)
+    }
+
+    pub fn spec(&self) -> &TimingSpec {
+        &self.spec
+    }
+
+    /// The clock, in milliseconds or arrivals; `None` before the first event of a time-driven filter.
+    pub fn now(&self) -> Option<i64> {
+        self.now
+    }
+
+    /// Moves event time forward; a clock never runs backwards, and one driven by arrivals does not look at time.
+    pub fn advance(&mut self, now_ms: i64) {
+        if let Drive::Time { .. } = self.spec.drive() {
+            self.move_clock(now_ms);
+        }
+    }
+
+    /// Counts one arrival, inserted or not. Call it after the arrival's own look and insert.
+    pub fn arrive(&mut self, time_ms: i64) {
+        self.arrived = self.arrived.saturating_add(1);
+        match self.spec.drive() {
+            Drive::Count { .. } => {
+                let stamp = usize::from(self.stamp(self.block));
+                self.arrivals[stamp] += 1;
+                self.move_clock(self.now.unwrap_or(0).saturating_add(1));
+            }
+            Drive::Time { .. } => {
+                self.move_clock(time_ms);
+                if let Some(age) = self.age_of_time(time_ms) {
+                    let stamp = usize::from(self.stamp(self.block - i64::from(age)));
+                    self.arrivals[stamp] += 1;
+                }
+            }
+        }
+    }
+
+    /// Brings the item's line into the cache, so that a caller can touch a batch before working on it.
+    pub fn touch(&self, item: Fingerprint) {
+        match self.spec.layout() {
+            Layout::Lines(_) => {
+                let lines = self.cells.lines();
+                std::hint::black_box(lines[place::line_of(item, lines.len())][0]);
+            }
+            Layout::Spread(_) => {
+                for &cell in self.place(item).cells() {
+                    std::hint::black_box(self.cells.get(cell));
+                }
+            }
+        }
+    }
+
+    /// What the item's cells say now.
+    pub fn look(&self, item: Fingerprint) -> Reading {
+        if self.spec.timer_bits() == 4
+            && let Layout::Lines(_) = self.spec.layout()
+        {
+            return self.look_nibbles(item);
+        }
+        let place = self.place(item);
+        let ages = place.cells().iter().map(|&cell| self.ages[usize::from(self.cells.get(cell))]);
+        let (oldest, count) = ages.fold((0, 0), older);
+        reading(oldest, count, place.cells().len() as u8)
+    }
+
+    fn look_nibbles(&self, item: Fingerprint) -> Reading {
+        let lines = self.cells.lines();
+        let line = &lines[place::line_of(item, lines.len())];
+        let (mut seen, mut oldest, mut distinct) = (0u128, (0, 0), 0);
+        for cell in line_cells(item, 128, self.spec.cells_per_item()) {
+            let bit = 1u128 << cell;
+            if seen & bit == 0 {
+                seen |= bit;
+                distinct += 1;
+                let stamp = (line[usize::from(cell >> 1)] >> ((cell & 1) * 4)) & 15;
+                oldest = older(oldest, self.ages[usize::from(stamp)]);
+            }
+        }
+        reading(oldest.0, oldest.1, distinct)
+    }
+
+    /// The standard answer: may the item have been inserted after `as_of - window`? Never wrongly "no" (T1).
+    ///
+    /// `as_of_ms` is the event time from which the window reaches back (a filter driven by arrivals always asks from now).
+    /// A window beyond the configured one is answered as the configured one.
+    pub fn standard(&self, reading: &Reading, as_of_ms: i64, window: u64) -> bool {
+        let Some(age) = reading.age else { return false };
+        let as_of = match self.spec.drive() {
+            Drive::Time { .. } => sweep::bounded(as_of_ms),
+            Drive::Count { .. } => self.now.unwrap_or(0),
+        };
+        let window = window.min(self.spec.drive().window()) as i64;
+        let block_end = (self.block - i64::from(age) + 1) * self.block_length();
+        block_end > as_of - window
+    }
+
+    /// Stamps the item's cells with the block of `time_ms`, where they are older. `false`: too late, nothing was done.
+    pub fn insert(&mut self, item: Fingerprint, time_ms: i64) -> bool {
+        let age = match self.spec.drive() {
+            Drive::Count { .. } => 0,
+            Drive::Time { .. } => {
+                self.move_clock(time_ms);
+                match self.age_of_time(time_ms) {
+                    Some(age) if age <= self.spec.oldest_live_age() => age,
+                    _ => return false,
+                }
+            }
+        };
+        let stamp = self.stamp(self.block - i64::from(age));
+        if self.spec.timer_bits() == 4
+            && let Layout::Lines(_) = self.spec.layout()
+        {
+            self.insert_nibbles(item, age, stamp);
+            return true;
+        }
+        for &cell in self.place(item).cells() {
+            let old = self.cells.get(cell);
+            if self.ages[usize::from(old)] > age {
+                self.cells.set(cell, stamp);
+                self.count_overwrite(old, stamp);
+            }
+        }
+        true
+    }
+
+    fn insert_nibbles(&mut self, item: Fingerprint, age: u8, stamp: u8) {
+        let lines = self.cells.lines_mut();
+        let index = place::line_of(item, lines.len());
+        let line = &mut lines[index];
+        for cell in line_cells(item, 128, self.spec.cells_per_item()) {
+            let (byte, shift) = (&mut line[usize::from(cell >> 1)], (cell & 1) * 4);
+            let old = (*byte >> shift) & 15;
+            if self.ages[usize::from(old)] > age {
+                *byte = (*byte & !(15 << shift)) | (stamp << shift);
+                self.histogram[usize::from(old)] -= 1;
+                self.histogram[usize::from(stamp)] += 1;
+            }
+        }
+    }
+
+    fn count_overwrite(&mut self, old: u8, new: u8) {
+        self.histogram[usize::from(old)] -= 1;
+        self.histogram[usize::from(new)] += 1;
+    }
+
+    fn place(&self, item: Fingerprint) -> Place {
+        match self.spec.layout() {
+            Layout::Lines(lines) => {
+                let line = place::line_of(item, lines as usize) as u64;
+                let per_line = self.spec.cells_per_line();
+                let cells = line_cells(item, per_line as u8, self.spec.cells_per_item());
+                Place::distinct(cells.map(|cell| line * per_line + u64::from(cell)))
+            }
+            Layout::Spread(cells) => Place::distinct(spread_cells(item, cells, self.spec.cells_per_item())),
+        }
+    }
+
+    /// The item's distinct cells, in the order in which they are drawn.
+    pub fn cells_of(&self, item: Fingerprint) -> Vec<u64> {
+        self.place(item).cells().to_vec()
+    }
+
+    /// The age a cell holds in blocks, alive or waiting for the sweep; `None` when it is expired or there is no such cell.
+    pub fn stored_age(&self, cell: u64) -> Option<u8> {
+        if cell >= self.cells.len() {
+            return None;
+        }
+        match self.cells.get(cell) {
+            EXPIRED => None,
+            stamp => Some(self.age_of_stamp(stamp)),
+        }
+    }
+
+    /// Cells alive, of all.
+    pub fn fill(&self) -> f64 {
+        self.live_cells() as f64 / self.cells.len() as f64
+    }
+
+    /// How likely an item never seen reads as a duplicate in the full window, from the cells that are alive now.
+    pub fn false_duplicate_rate(&self) -> f64 {
+        libm::exp(f64::from(self.spec.cells_per_item()) * libm::log(self.fill()))
+    }
+
+    /// Bytes of the timers.
+    pub fn memory_bytes(&self) -> u64 {
+        self.spec.memory_bytes()
+    }
+
+    /// Arrivals ever counted.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// How many cells hold a timer of this age in blocks, swept or not.
+    pub fn cells_of_age(&self, age: u8) -> u64 {
+        if age >= self.spec.stamps() { 0 } else { self.histogram[usize::from(self.stamp_of_age(age))] }
+    }
+
+    /// How many cells are expired: never written, or swept.
+    pub fn cells_expired(&self) -> u64 {
+        self.histogram[usize::from(EXPIRED)]
+    }
+
+    /// Arrivals counted in the block of this age.
+    pub fn arrivals_of_age(&self, age: u8) -> u64 {
+        if age >= self.spec.stamps() { 0 } else { self.arrivals[usize::from(self.stamp_of_age(age))] }
+    }
+
+    fn live_cells(&self) -> u64 {
+        (0..=self.spec.oldest_live_age()).map(|age| self.cells_of_age(age)).sum()
+    }
+
+    fn stamp(&self, block: i64) -> u8 {
+        1 + block.rem_euclid(i64::from(self.spec.stamps())) as u8
+    }
+
+    fn stamp_of_age(&self, age: u8) -> u8 {
+        let stamps = i64::from(self.spec.stamps());
+        1 + (self.block.rem_euclid(stamps) - i64::from(age)).rem_euclid(stamps) as u8
+    }
+
+    fn age_of_stamp(&self, stamp: u8) -> u8 {
+        let stamps = i64::from(self.spec.stamps());
+        (self.block.rem_euclid(stamps) - i64::from(stamp) + 1).rem_euclid(stamps) as u8
+    }
+
+    /// Age in blocks of an event of this time; `None` when it lies after the clock or before every stamp.
+    fn age_of_time(&self, time_ms: i64) -> Option<u8> {
+        let block = sweep::bounded(time_ms).div_euclid(self.block_length());
+        let age = u8::try_from(self.block - block).ok()?;
+        (age < self.spec.stamps()).then_some(age)
+    }
+
+    fn block_length(&self) -> i64 {
+        // A spec's blocks are far shorter than i64::MAX.
+        self.spec.drive().block() as i64
+    }
+}
+
+impl Clone for TimingFilter {
+    fn clone(&self) -> Self {
+        Self {
+            cells: self.cells.try_clone().expect("memory for a copy of the filter, as for any allocation"),
+            histogram: self.histogram.clone(),
+            arrivals: self.arrivals.clone(),
+            ..*self
+        }
+    }
+}
+
+/// Folds one age into (oldest, how many are that old).
+fn older((oldest, count): (u8, u8), age: u8) -> (u8, u8) {
+    match age.cmp(&oldest) {
+        std::cmp::Ordering::Greater => (age, 1),
+        std::cmp::Ordering::Equal => (oldest, count + 1),
+        std::cmp::Ordering::Less => (oldest, count),
+    }
+}
+
+fn reading(oldest: u8, count: u8, cells: u8) -> Reading {
+    Reading { age: (oldest != DEAD).then_some(oldest), cells, oldest: count }
+}
