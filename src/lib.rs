@@ -5,6 +5,9 @@
 //! Pure: no clock, no I/O, no randomness but what the log keys.
 //! - [`hash`]: bytes and a secret key to a fingerprint; [`random`]: draws that a replay repeats; [`codec`]: bytes of state.
 //! - [`units`]: durations and sizes as people write them; [`decay`]: what an observation of some age still weighs.
+//!
+//! The shell: clocks, threads, disks.
+//! - [`store`]: checkpoints and the journal, the only module that names sled.
 
 pub mod codec;
 pub mod decay;
@@ -15,3 +18,5 @@ pub mod units;
 pub mod filter;
 pub mod shard;
 pub mod sketch;
+
+pub mod store;

@@ -1,0 +1,5 @@
+//! The store: what was saved comes back, or something older, or nothing; never something else.
+
+mod generations;
+mod journal;
+mod support;
