@@ -7,6 +7,7 @@
 //! - [`units`]: durations and sizes as people write them; [`decay`]: what an observation of some age still weighs.
 
 pub mod codec;
+pub mod config;
 pub mod decay;
 pub mod hash;
 pub mod random;
