@@ -10,6 +10,7 @@
 //! - [`store`]: checkpoints and the journal, the only module that names sled.
 
 pub mod codec;
+pub mod config;
 pub mod decay;
 pub mod hash;
 pub mod random;

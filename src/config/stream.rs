@@ -1,0 +1,268 @@
+//! The keys of a stream: its topic, how an event is read from a record, the views over it, and where verdicts go.
+
+use std::fmt;
+
+use super::aggregate::{Aggregate, Frequency};
+use super::dedup::{Dedup, Prior};
+use super::kinds::{Count, Duration, List, Maybe, Named, Topic, scalar};
+use super::read::{Kind, Reader, choice, excerpt, section};
+use super::tree::{Node, NodeKind};
+
+/// Stands for the stream's own name where a topic is written.
+pub(super) const OWN_NAME: &str = "<stream>";
+const MOST_PATHS: usize = 32;
+const MOST_STEPS: usize = 8;
+const DAY: u64 = 86_400_000;
+
+section! {
+    /// One topic, how to read an event from it, and the views kept over it.
+    pub struct Stream {
+        /// The topic that is read. `<stream>` stands for the stream's own name.
+        topic: Topic = "<stream>";
+        /// How many partitions the embedded service keeps. With Kafka the topic decides.
+        partitions: Count<1, 4096> = "1";
+        /// How a record becomes an event.
+        event: Event, eg "{item: [ip, ad]}";
+        /// Which events are duplicates.
+        dedup: Dedup = "{}";
+        /// How often items were seen lately.
+        frequency: Maybe<Frequency>;
+        /// Sums, counts, quantiles and top items whose old data fades away, by names of your choice.
+        aggregates: Named<Aggregate> = "{}";
+        /// The topics that events go to after their verdict (Kafka only).
+        output: Maybe<Output>;
+        /// What Kafka's readers may rely on (Kafka only).
+        delivery: Delivery = "exactly-once";
+    }
+    rules check_stream
+}
+
+choice! {
+    /// What readers of the outputs may rely on.
+    pub enum Delivery {
+        /// Outputs and offsets are committed in one transaction.
+        ExactlyOnce = "exactly-once",
+        /// No transactions: a crash may repeat outputs.
+        AtLeastOnce = "at-least-once",
+    }
+}
+
+section! {
+    /// How a record's JSON becomes an event. Fields are named by paths: `user.id`; a dot in a name is written `\.`.
+    pub struct Event {
+        /// What must not repeat: one field or several, together.
+        item: List<FieldPath, MOST_PATHS>, eg "[ip, ad]";
+        /// Whose state the event belongs to, such as a campaign.
+        key: Maybe<FieldPath>, eg "campaign";
+        /// When it happened: a path, or `{path: ts, unit: s}`. Without it the record's own timestamp counts.
+        time: Maybe<TimeField>, eg "{path: ts, unit: ms}";
+        /// The identity of the observation, so that a redelivery is not counted twice by aggregates.
+        id: Maybe<FieldPath>, eg "click_id";
+        /// A number to aggregate, such as a cost.
+        value: Maybe<FieldPath>, eg "cost";
+        /// How many observations the event stands for.
+        weight: Maybe<FieldPath>, eg "count";
+        /// How much the event matters to the importance filters.
+        importance: Maybe<FieldPath>, eg "tier";
+        /// An event dated further than this after its record is rejected: it would expire the window.
+        max_skew: Duration<0, DAY> = "5m";
+    }
+    rules check_event
+}
+
+section! {
+    /// The topics that events go to after their verdict. A verdict without a topic is only counted.
+    pub struct Output {
+        /// Events seen for the first time within the window.
+        unique: Maybe<Topic>, eg "clicks.unique";
+        /// Events seen before within the window.
+        duplicate: Maybe<Topic>, eg "clicks.duplicate";
+        /// Events older than the window.
+        late: Maybe<Topic>, eg "clicks.late";
+        /// Records that are no event, with the reason in a header.
+        rejected: Maybe<Topic>, eg "clicks.rejected";
+    }
+    rules check_output
+}
+
+impl Output {
+    /// The topics with their verdicts.
+    pub fn topics(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [
+            ("unique", &self.unique),
+            ("duplicate", &self.duplicate),
+            ("late", &self.late),
+            ("rejected", &self.rejected),
+        ];
+        all.into_iter().filter_map(|(verdict, topic)| Some((verdict, topic.as_deref()?)))
+    }
+}
+
+impl Event {
+    /// Every path that is read from a record.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let time = self.time.as_ref().map(|time| &time.path);
+        let single = [&self.key, &self.id, &self.value, &self.weight, &self.importance];
+        self.item.iter().chain(time).chain(single.into_iter().flatten())
+    }
+}
+
+fn check_event(event: &mut Event, node: &Node, reader: &mut Reader) {
+    if event.item.is_empty() {
+        reader.rule(node, "item", "is an empty list; name at least one field");
+    }
+    for (index, path) in event.item.iter().enumerate() {
+        if event.item[..index].contains(path) {
+            reader.rule(node, "item", format_args!("names {path} twice; once is enough"));
+        }
+    }
+    let paths = event.paths().count();
+    if paths > MOST_PATHS {
+        reader.report(node, format_args!("has {paths} paths in all; at most {MOST_PATHS} are read"));
+    }
+}
+
+fn check_output(output: &mut Output, node: &Node, reader: &mut Reader) {
+    if !reader.with_kafka {
+        reader.report(node, "needs Kafka, and there is no kafka section; add kafka: {brokers: …} or remove this");
+    }
+    if output.topics().next().is_none() {
+        reader.report(node, "names no topic; set unique, duplicate, late or rejected");
+    }
+}
+
+fn check_stream(stream: &mut Stream, node: &Node, reader: &mut Reader) {
+    if reader.with_kafka && stream.partitions != 1 {
+        reader.rule(node, "partitions", "belongs to the embedded service; with Kafka the topic decides, remove it");
+    }
+    super::dedup::check_with_event(&stream.dedup, &stream.event, node, reader);
+    if stream.dedup.prior == Prior::AutoFrequency && stream.frequency.is_none() {
+        reader.rule(node, "dedup.prior", "auto-frequency needs the frequency view; add frequency: {}");
+    }
+    for (name, aggregate) in &stream.aggregates {
+        let at = format!("aggregates.{name}");
+        super::aggregate::check_with_event(aggregate, &stream.event, &at, node, reader);
+    }
+}
+
+/// The steps to a field of a record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(Vec<String>);
+
+impl Path {
+    /// The names to follow, outermost first; at least one, at most eight.
+    pub fn steps(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Reads `user.id`; a dot within a name is written `\.`, a backslash `\\`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let form = FieldPath::form();
+        let refused = |why: &str| Err(format!("{} {why}; write {form}", excerpt(text)));
+        let mut steps = vec![String::new()];
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            let step = match (c, steps.last_mut()) {
+                ('.', _) => {
+                    steps.push(String::new());
+                    continue;
+                }
+                (_, None) => continue,
+                (_, Some(step)) => step,
+            };
+            match c {
+                '\\' => match chars.next() {
+                    Some(escaped @ ('.' | '\\')) => step.push(escaped),
+                    _ => return refused("has a backslash before neither a dot nor a backslash"),
+                },
+                plain => step.push(plain),
+            }
+        }
+        if steps.iter().any(String::is_empty) {
+            return refused("has an empty step");
+        }
+        if steps.len() > MOST_STEPS {
+            return refused("is too deep");
+        }
+        if text.len() > 1024 {
+            return refused("is too long");
+        }
+        Ok(Self(steps))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps: Vec<String> = self.0.iter().map(|step| step.replace('\\', "\\\\").replace('.', "\\.")).collect();
+        f.write_str(&steps.join("."))
+    }
+}
+
+/// A path to a field.
+#[derive(Debug)]
+pub struct FieldPath;
+
+impl Kind for FieldPath {
+    type Out = Path;
+
+    fn form() -> String {
+        "a path of at most 8 steps such as user.id (a dot in a name is \\.)".into()
+    }
+
+    fn read(node: &Node, reader: &mut Reader) -> Option<Path> {
+        scalar(node, reader, &Self::form(), Path::parse)
+    }
+
+    fn show(out: &Path) -> Option<Node> {
+        Some(Node::scalar(out))
+    }
+}
+
+choice! {
+    /// How a time is written.
+    pub enum TimeUnit {
+        /// Milliseconds since 1970.
+        Ms = "ms",
+        /// Seconds since 1970.
+        S = "s",
+        /// Microseconds since 1970.
+        Us = "us",
+        /// Nanoseconds since 1970.
+        Ns = "ns",
+        /// `2026-11-16T02:35:00Z`.
+        Rfc3339 = "rfc3339",
+    }
+}
+
+section! {
+    /// Where an event's time stands, and how it is written.
+    pub struct EventTime {
+        /// The field.
+        path: FieldPath, eg "ts";
+        /// How it is written.
+        unit: TimeUnit = "ms";
+    }
+}
+
+/// A path, or a path with a unit.
+#[derive(Debug)]
+pub struct TimeField;
+
+impl Kind for TimeField {
+    type Out = EventTime;
+
+    fn form() -> String {
+        "a path, or {path: PATH, unit: ms | s | us | ns | rfc3339}".into()
+    }
+
+    fn read(node: &Node, reader: &mut Reader) -> Option<EventTime> {
+        match &node.kind {
+            NodeKind::Map(_) => EventTime::read(node, reader),
+            _ => Some(EventTime { path: FieldPath::read(node, reader)?, unit: TimeUnit::Ms }),
+        }
+    }
+
+    fn show(out: &EventTime) -> Option<Node> {
+        EventTime::show(out)
+    }
+}
