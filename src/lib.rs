@@ -20,4 +20,6 @@ pub mod filter;
 pub mod shard;
 pub mod sketch;
 
+pub mod metrics;
 pub mod store;
+pub mod workers;

@@ -121,7 +121,11 @@ impl Metrics {
             answer_seconds: d.latency("answer_seconds", "Time from a question's arrival in the queue to its answer."),
             queue_depth: d.gauges("queue_depth", "Messages that wait for a worker.", &["worker"]),
             ready: d.gauge("ready", "1 when every shard is restored and answers."),
-            http_requests: d.counters("http_requests_total", "HTTP requests, by route and status.", &["route", "status"]),
+            http_requests: d.counters(
+                "http_requests_total",
+                "HTTP requests, by route and status.",
+                &["route", "status"],
+            ),
             http_seconds: d.latencies("http_request_seconds", "Time to answer an HTTP request.", &["route"]),
             http_connections: d.gauge("http_connections", "Open HTTP connections."),
             http_refused: d.counter("http_refused_connections_total", "Connections closed because too many were open."),

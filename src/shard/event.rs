@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::hash::Fingerprint;
 
-/// The position after the last folded record: the offset that is folded next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+/// A position in a log, exclusive: the offset that comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NextOffset(pub u64);
 
 /// One record of the log, as the log holds it.

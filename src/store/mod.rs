@@ -34,6 +34,8 @@ pub use error::StoreError;
 pub use journal::{Bounds, JournalBatch, Replay};
 pub use manifest::{Identity, Refusal};
 
+use crate::shard::NextOffset;
+
 use checkpoint::Generations;
 use journal::Journals;
 use lane::Lane;
@@ -53,10 +55,6 @@ impl std::fmt::Display for ShardId {
         write!(f, "{}/{}", self.stream, self.partition)
     }
 }
-
-/// A position in a log: the first offset that is *not* yet included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct NextOffset(pub u64);
 
 /// How the store behaves; the defaults suit a service.
 #[derive(Debug, Clone)]

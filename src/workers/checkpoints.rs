@@ -64,7 +64,10 @@ fn save(store: &Store, metrics: &Metrics, job: Job) {
             metrics.checkpoint_bytes.with_label_values(&labels).set(job.bytes.len() as i64);
             metrics.checkpoint_seconds.observe(started.elapsed().as_secs_f64());
             tracing::debug!(shard = %job.shard, next = job.next.0, generation = saved.generation, "checkpoint stored");
-            truncate(store, &job.shard);
+            // The journal stays from the oldest kept checkpoint on, so that any of them can be brought up to date.
+            if let Err(error) = store.truncate(&job.shard, job.next) {
+                tracing::error!(shard = %job.shard, %error, "the journal was not truncated");
+            }
             metrics.store_bytes.set(store.disk_bytes() as i64);
             // Nobody may be waiting any more: that is fine.
             let _ = job.stored.send(job.next);
@@ -73,14 +76,5 @@ fn save(store: &Store, metrics: &Metrics, job: Job) {
             metrics.checkpoint_failures.inc();
             tracing::error!(shard = %job.shard, next = job.next.0, %error, "checkpoint not stored");
         }
-    }
-}
-
-/// The journal is kept from the oldest kept checkpoint on, so that any of them can be brought up to date.
-fn truncate(store: &Store, shard: &ShardId) {
-    if let Some(oldest) = store.oldest_kept(shard)
-        && let Err(error) = store.truncate(shard, oldest)
-    {
-        tracing::error!(%shard, %error, "the journal was not truncated");
     }
 }

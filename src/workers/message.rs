@@ -62,13 +62,24 @@ pub enum AskError {
 /// See the module. Shards are named by their place in the worker that owns them.
 #[derive(Debug)]
 pub(super) enum Message {
-    Record { shard: usize, events: Vec<Submission>, reply: oneshot::Sender<Result<Vec<Recorded>, RecordError>> },
+    Record {
+        shard: usize,
+        events: Vec<Submission>,
+        reply: oneshot::Sender<Result<Vec<Recorded>, RecordError>>,
+    },
     Ask(Ask),
-    Status { shard: usize, reply: oneshot::Sender<ShardStatus> },
+    Status {
+        shard: usize,
+        reply: oneshot::Sender<ShardStatus>,
+    },
     /// Take a checkpoint of every shard that changed; with `reply`, tell when they are stored.
-    Checkpoint { reply: Option<oneshot::Sender<()>> },
+    Checkpoint {
+        reply: Option<oneshot::Sender<()>>,
+    },
     /// Take the last checkpoints and end.
-    Stop { reply: oneshot::Sender<()> },
+    Stop {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 #[derive(Debug)]

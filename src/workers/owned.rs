@@ -9,8 +9,8 @@ use super::checkpoints::Job;
 use super::message::{Recorded, ShardStatus, Submission};
 use super::worker::WorkersOptions;
 use crate::metrics::Metrics;
-use crate::shard::{NextOffset, Outcome, Plan, Reason, Record, Shard, Verdict};
-use crate::store::{Identity, ShardId, Store};
+use crate::shard::{self, Counts, NextOffset, Outcome, Plan, Reason, Shard, Verdict};
+use crate::store::{Identity, Record, ShardId, Store};
 
 /// How far the restoring of a worker's shards is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,23 +57,12 @@ impl OwnedShard {
     /// Folds what the journal holds beyond the checkpoint.
     fn replay(&mut self, store: &Store) -> Result<u64, String> {
         let from = self.shard.next();
-        match store.journal_bounds(&self.id).map_err(|error| error.to_string())? {
-            Some(bounds) if bounds.first > from => {
-                return Err(format!(
-                    "the journal begins at {}, the state ends at {}: start with an empty data_dir, or bring the old \
-                     configuration back",
-                    bounds.first.0, from.0
-                ));
-            }
-            Some(_) => {}
-            None => return Ok(0),
-        }
         let mut replayed = 0;
         for logged in store.replay(&self.id, from).map_err(|error| error.to_string())? {
             let logged = logged.map_err(|error| error.to_string())?;
-            self.timestamp_ms = self.timestamp_ms.max(logged.timestamp_ms);
-            let (offset, timestamp_ms) = (logged.offset.0, logged.timestamp_ms);
-            self.shard.apply(Record { offset, timestamp_ms, payload: &logged.payload });
+            let Record { timestamp_ms, payload } = &logged.record;
+            self.timestamp_ms = self.timestamp_ms.max(*timestamp_ms);
+            self.shard.apply(shard::Record { offset: logged.offset, timestamp_ms: *timestamp_ms, payload });
             replayed += 1;
         }
         Ok(replayed)
@@ -172,11 +161,15 @@ fn load(
             tracing::warn!(shard = %id, generation, %reason, "checkpoint not used");
         }
         let Some(checkpoint) = loaded.checkpoint else {
-            return Shard::new(plan.clone(), id.partition).map(|shard| (shard, None)).map_err(|error| error.to_string());
+            return Shard::new(plan.clone(), id.partition)
+                .map(|shard| (shard, None))
+                .map_err(|error| error.to_string());
         };
         match Shard::restore(plan.clone(), id.partition, &checkpoint.state) {
             Ok(shard) => return Ok((shard, Some(checkpoint.next))),
-            Err(error) => tracing::warn!(shard = %id, generation = checkpoint.generation, %error, "checkpoint not used"),
+            Err(error) => {
+                tracing::warn!(shard = %id, generation = checkpoint.generation, %error, "checkpoint not used")
+            }
         }
         match checkpoint.next.0.checked_sub(1) {
             Some(before) => at_most = Some(NextOffset(before)),
@@ -187,9 +180,10 @@ fn load(
 
 /// Counted per batch, not per record.
 fn count<'a>(stream: &str, outcomes: impl Iterator<Item = &'a Outcome>, metrics: &Metrics) {
-    let mut verdicts = crate::shard::Counts::default();
+    let mut verdicts = Counts::default();
     outcomes.for_each(|outcome| verdicts.add(outcome.verdict));
-    let named = [(Verdict::Unique, verdicts.unique), (Verdict::Duplicate, verdicts.duplicate), (Verdict::Late, verdicts.late)];
+    let named =
+        [(Verdict::Unique, verdicts.unique), (Verdict::Duplicate, verdicts.duplicate), (Verdict::Late, verdicts.late)];
     for (verdict, count) in named.into_iter().filter(|(_, count)| *count > 0) {
         metrics.events.with_label_values(&[stream, verdict.name()]).inc_by(count);
     }

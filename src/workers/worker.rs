@@ -47,10 +47,7 @@ pub struct Workers {
 
 impl Workers {
     /// Starts one thread for each list of shards; restoring goes on in the background.
-    pub fn start(
-        options: &WorkersOptions,
-        lists: Vec<Vec<(ShardId, Arc<Plan>)>>,
-    ) -> Result<Self, StartError> {
+    pub fn start(options: &WorkersOptions, lists: Vec<Vec<(ShardId, Arc<Plan>)>>) -> Result<Self, StartError> {
         let checkpoints = Checkpoints::start(options.store.clone(), options.metrics.clone(), 1)?;
         let mut workers = Self { senders: Vec::new(), threads: Vec::new(), restored: Vec::new(), checkpoints };
         for (index, list) in lists.into_iter().enumerate() {
@@ -166,7 +163,8 @@ impl Worker {
         for message in group {
             let Message::Record { shard, events, .. } = message else { continue };
             let timestamp_ms = self.shards[*shard].stamp(now_ms);
-            let records = events.iter_mut().map(|event| Record { timestamp_ms, payload: std::mem::take(&mut event.payload) });
+            let records =
+                events.iter_mut().map(|event| Record { timestamp_ms, payload: std::mem::take(&mut event.payload) });
             let records: Vec<Record> = records.collect();
             let first = next[*shard];
             next[*shard] = NextOffset(first.0 + records.len() as u64);
