@@ -332,7 +332,7 @@ fn check_rules(dedup: &Dedup, node: &Node, reader: &mut Reader) {
             _ => false,
         };
         if !fits || dedup.filter != Filter::Timing {
-            let whole = Window::show(&dedup.window).map(|node| super::tree::inline(&node)).unwrap_or_default();
+            let whole = Window::show(&dedup.window).map(|node| super::tree::plain(&node)).unwrap_or_default();
             let message =
                 format!("must be of the same kind as the view's window, at most {whole}, with filter: timing");
             reader.rule(node, &at(".window"), message);

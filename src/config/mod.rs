@@ -15,6 +15,7 @@ mod read;
 mod reference;
 pub mod service;
 pub mod stream;
+mod summary;
 mod tree;
 mod variables;
 
@@ -114,14 +115,12 @@ impl Mistakes {
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for mistake in self.0.iter().take(MOST_SHOWN) {
-            writeln!(f, "{mistake}")?;
-        }
         match self.0.len() {
-            1 => write!(f, "1 mistake"),
-            count if count > MOST_SHOWN => write!(f, "{count} mistakes; the first {MOST_SHOWN} are shown"),
-            count => write!(f, "{count} mistakes"),
+            1 => f.write_str("1 mistake")?,
+            count if count > MOST_SHOWN => write!(f, "{count} mistakes, of which the first {MOST_SHOWN}")?,
+            count => write!(f, "{count} mistakes")?,
         }
+        self.0.iter().take(MOST_SHOWN).try_for_each(|mistake| write!(f, "\n  {mistake}"))
     }
 }
 
@@ -169,10 +168,32 @@ impl Config {
         text
     }
 
+    /// What the configuration amounts to, on one screen.
+    pub fn summary(&self) -> String {
+        summary::summary(self)
+    }
+
     /// Every key with its documentation, form and default, as YAML.
     pub fn reference() -> String {
         reference::reference(&Config::inside())
     }
+}
+
+/// The environment's `EBB_` variables, which must be text.
+pub fn environment() -> Result<Vec<(String, String)>, Mistakes> {
+    let ours = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let read: Vec<_> = ours
+        .filter(|(name, _)| name.starts_with(variables::PREFIX))
+        .map(|(name, value)| value.into_string().map(|text| (name.clone(), text)).map_err(|_| name))
+        .collect();
+    let refusals: Vec<Mistake> =
+        read.iter().filter_map(|read| read.as_ref().err()).map(|name| not_text(name)).collect();
+    if refusals.is_empty() { Ok(read.into_iter().flatten().collect()) } else { Err(Mistakes(refusals)) }
+}
+
+fn not_text(name: &str) -> Mistake {
+    let place = Place::Variable(name.into());
+    Mistake { path: String::new(), place, message: "its value is not UTF-8; write it as UTF-8".into() }
 }
 
 fn text_of(path: &Path) -> Result<String, Mistakes> {

@@ -256,6 +256,14 @@ pub fn emit(node: &Node, indent: usize, out: &mut String) {
     }
 }
 
+/// A scalar without quotes, anything else on one line: for messages.
+pub fn plain(node: &Node) -> String {
+    match &node.kind {
+        NodeKind::Scalar(text) => text.clone(),
+        _ => inline(node),
+    }
+}
+
 /// The node on one line.
 pub fn inline(node: &Node) -> String {
     match &node.kind {

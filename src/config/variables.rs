@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::read::{Inside, Key, Mistake, nearest};
 use super::tree::{Node, NodeKind, Place};
 
-const PREFIX: &str = "EBB_";
+pub const PREFIX: &str = "EBB_";
 const STEP: &str = "__";
 
 /// Lays each `EBB_` variable over `root`. A variable with `__`, or one named like a top key, must name a key; others are
