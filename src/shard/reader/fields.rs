@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
+use crate::hash::Fingerprinting;
 use crate::shard::event::Reason;
 use crate::shard::spec::TimeUnit;
 
@@ -16,7 +19,7 @@ pub(super) enum Field<'a> {
 
 /// The fields of one payload, by slot.
 #[derive(Debug)]
-pub(super) struct Fields<'a>(pub(super) Vec<Option<Field<'a>>>);
+pub(super) struct Fields<'a>(pub(super) SmallVec<[Option<Field<'a>>; 12]>);
 
 impl<'a> Fields<'a> {
     pub(super) fn get(&self, slot: usize) -> Option<&Field<'a>> {
@@ -35,10 +38,8 @@ impl<'a> Field<'a> {
             Some(b'"') => Ok(Some(Field::Quoted(raw))),
             Some(b'n') => Ok(None),
             Some(b't' | b'f') => Ok(Some(Field::Bare(raw))),
-            Some(b'-' | b'0'..=b'9') => match raw.parse::<f64>() {
-                Ok(number) if number.is_finite() => Ok(Some(Field::Bare(raw))),
-                _ => Err(Reason::Parse),
-            },
+            Some(b'-' | b'0'..=b'9') if is_finite(raw) => Ok(Some(Field::Bare(raw))),
+            Some(b'-' | b'0'..=b'9') => Err(Reason::Parse),
             _ => Err(Reason::Schema),
         }
     }
@@ -85,24 +86,27 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Kind, length, bytes: no two lists of fields share an encoding.
-    pub(super) fn encode(&self, buffer: &mut Vec<u8>) -> Result<(), Reason> {
+    /// Adds the field to a fingerprint: its text, and whether it stood in quotes.
+    pub(super) fn hash(&self, making: &mut Fingerprinting) -> Result<(), Reason> {
         match self {
-            Field::Quoted(_) => Self::encode_text(&self.text()?, buffer),
-            Field::Bare(raw) => encode_as(b'n', raw, buffer),
+            Field::Quoted(_) => Self::hash_text(&self.text()?, making),
+            Field::Bare(raw) => making.text(BARE, raw),
         }
         Ok(())
     }
 
-    pub(super) fn encode_text(text: &str, buffer: &mut Vec<u8>) {
-        encode_as(b's', text, buffer);
+    pub(super) fn hash_text(text: &str, making: &mut Fingerprinting) {
+        making.text(QUOTED, text);
     }
 }
 
-fn encode_as(kind: u8, text: &str, buffer: &mut Vec<u8>) {
-    buffer.push(kind);
-    buffer.extend_from_slice(&(text.len() as u32).to_le_bytes());
-    buffer.extend_from_slice(text.as_bytes());
+/// Kinds of text in fingerprints: part of all state.
+const QUOTED: u8 = 1;
+const BARE: u8 = 2;
+
+/// Numbers of up to 300 characters without an exponent are finite without looking further.
+fn is_finite(number: &str) -> bool {
+    number.len() <= 300 && !number.bytes().any(|byte| byte | 0x20 == b'e') || number.parse().is_ok_and(f64::is_finite)
 }
 
 /// Floors towards the past; what is beyond i64 saturates (a float cast does).

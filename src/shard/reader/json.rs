@@ -5,8 +5,10 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use smallvec::{SmallVec, smallvec};
 
 use super::fields::{Field, Fields};
+use crate::random::mix;
 use crate::shard::event::Reason;
 use crate::shard::spec::{Limits, Path, SpecError};
 
@@ -19,7 +21,21 @@ pub(super) struct Layout {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Node(Vec<(String, Child)>);
+struct Node(Vec<(Name, Child)>);
+
+/// A name and its first bytes as a number: most comparisons end there.
+#[derive(Debug, Clone)]
+struct Name {
+    first: u64,
+    text: String,
+}
+
+fn first_bytes(name: &str) -> u64 {
+    let mut first = [0; 8];
+    let length = name.len().min(8);
+    first[..length].copy_from_slice(&name.as_bytes()[..length]);
+    u64::from_le_bytes(first)
+}
 
 #[derive(Debug, Clone)]
 enum Child {
@@ -29,7 +45,8 @@ enum Child {
 
 impl Node {
     fn child(&self, name: &str) -> Option<&Child> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, child)| child)
+        let first = first_bytes(name);
+        self.0.iter().find(|(known, _)| known.first == first && known.text == name).map(|(_, child)| child)
     }
 
     fn any_path(&self) -> &Path {
@@ -42,10 +59,10 @@ impl Node {
     fn add(&mut self, path: &Path, at: usize, slots: &mut usize) -> Result<usize, SpecError> {
         let name = &path.segments()[at];
         let is_last = at + 1 == path.segments().len();
-        let index = self.0.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+        let index = self.0.iter().position(|(known, _)| known.text == *name).unwrap_or_else(|| {
             let child = if is_last { Child::Slot(*slots, path.clone()) } else { Child::Inner(Node::default()) };
             *slots += usize::from(is_last);
-            self.0.push((name.clone(), child));
+            self.0.push((Name { first: first_bytes(name), text: name.clone() }, child));
             self.0.len() - 1
         });
         match &mut self.0[index].1 {
@@ -78,7 +95,7 @@ impl Layout {
         if text.starts_with('\u{FEFF}') || text.contains('\0') {
             return Err(Reason::Encoding);
         }
-        let mut scan = Scan { fields: vec![None; self.slots], limits: self.limits, ..Scan::default() };
+        let mut scan = Scan { fields: smallvec![None; self.slots], limits: self.limits, ..Scan::default() };
         let mut json = serde_json::Deserializer::from_str(text);
         let read = Object { node: Some(&self.root), depth: 1, scan: &mut scan }
             .deserialize(&mut json)
@@ -94,11 +111,11 @@ impl Layout {
 /// What one pass gathers.
 #[derive(Default)]
 struct Scan<'a> {
-    fields: Vec<Option<Field<'a>>>,
+    fields: SmallVec<[Option<Field<'a>>; 12]>,
     limits: Limits,
     field_count: u32,
     /// The names of the objects that are open, innermost last.
-    names: Vec<Cow<'a, str>>,
+    names: SmallVec<[Cow<'a, str>; 16]>,
     /// Set once, with the first thing that is wrong beyond JSON's own grammar.
     refused: Option<Reason>,
 }
@@ -120,16 +137,25 @@ impl<'a> Scan<'a> {
 
     /// Ends an object whose names begin at `first`: refuses a name that stands twice.
     fn leave_object<E: Error>(&mut self, first: usize) -> Result<(), E> {
-        let names = &mut self.names[first..];
-        let repeats = if names.len() <= 16 {
-            (1..names.len()).any(|at| names[..at].contains(&names[at]))
-        } else {
-            names.sort_unstable();
-            names.windows(2).any(|pair| pair[0] == pair[1])
-        };
+        let repeats = repeats(&mut self.names[first..]);
         self.names.truncate(first);
         if repeats { Err(self.refuse(Reason::DuplicateKey)) } else { Ok(()) }
     }
+}
+
+/// Whether a name stands twice. Few names are compared only with those that share a bit of a small digest.
+fn repeats(names: &mut [Cow<'_, str>]) -> bool {
+    if names.len() > 16 {
+        names.sort_unstable();
+        return names.windows(2).any(|pair| pair[0] == pair[1]);
+    }
+    let mut seen = 0u64;
+    (0..names.len()).any(|at| {
+        let bit = 1 << (mix(first_bytes(&names[at]) ^ names[at].len() as u64) >> 58);
+        let met = seen & bit != 0;
+        seen |= bit;
+        met && names[..at].contains(&names[at])
+    })
 }
 
 /// Any value; at a known node its scalars are kept, elsewhere it is only checked.
@@ -168,7 +194,7 @@ impl<'a> Visitor<'a> for Object<'_, '_, 'a> {
     fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<(), M::Error> {
         self.enter()?;
         let first = self.scan.names.len();
-        while let Some(name) = map.next_key_seed(Name)? {
+        while let Some(name) = map.next_key_seed(FieldName)? {
             let child = self.node.and_then(|node| node.child(&name));
             self.scan.enter_name(name)?;
             match child {
@@ -242,9 +268,9 @@ impl<'a> DeserializeSeed<'a> for Leaf<'_, 'a> {
 }
 
 /// The name of a field, borrowed where it has no escapes.
-struct Name;
+struct FieldName;
 
-impl<'a> DeserializeSeed<'a> for Name {
+impl<'a> DeserializeSeed<'a> for FieldName {
     type Value = Cow<'a, str>;
 
     fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
@@ -252,7 +278,7 @@ impl<'a> DeserializeSeed<'a> for Name {
     }
 }
 
-impl<'a> Visitor<'a> for Name {
+impl<'a> Visitor<'a> for FieldName {
     type Value = Cow<'a, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@
 mod fields;
 mod json;
 
-use crate::hash::{Fingerprint, HashKey, KeyPrint};
+use crate::hash::{Domain, Fingerprint, HashKey, KeyPrint};
 
 use super::event::{Event, PenaltyFields, Reason};
 use super::spec::{EventSpec, Limits, Path, SpecError};
@@ -48,11 +48,6 @@ pub struct Subject {
     pub importance: Option<f64>,
     pub penalty: PenaltyFields,
 }
-
-/// Separates what is hashed: an id can never be mistaken for an item.
-const ITEM: u8 = b'i';
-const KEY: u8 = b'k';
-const ID: u8 = b'd';
 
 impl Reader {
     pub fn new(spec: EventSpec, key: HashKey) -> Result<Self, SpecError> {
@@ -104,7 +99,7 @@ impl Reader {
         }
         let id = match slots.id {
             None => None,
-            Some(slot) => Some(self.hash(ID, &[fields.required(slot)?])?),
+            Some(slot) => Some(self.hash(Domain::Id, fields.required(slot)?)?),
         };
         let number = |slot: Option<usize>| slot.map(|slot| fields.required(slot)?.number()).transpose();
         let labels =
@@ -129,24 +124,29 @@ impl Reader {
 
     /// The fingerprint of a key given as text, as the key of an event would have it.
     pub fn key_of_text(&self, text: &str) -> Fingerprint {
-        let mut buffer = vec![KEY];
-        Field::encode_text(text, &mut buffer);
-        self.key.fingerprint(&buffer)
+        let mut making = self.key.begin(Domain::Key);
+        Field::hash_text(text, &mut making);
+        making.end()
     }
 
     fn subject(&self, fields: &Fields<'_>) -> Result<Subject, Reason> {
         let slots = &self.slots;
         let key = slots.key.map(|slot| fields.required(slot)).transpose()?;
-        let parts = slots.item.iter().map(|slot| fields.required(*slot));
-        let identity = key.map(Ok).into_iter().chain(parts).collect::<Result<Vec<_>, _>>()?;
+        let mut item = self.key.begin(Domain::Item);
+        if let Some(key) = key {
+            key.hash(&mut item)?;
+        }
+        for slot in &slots.item {
+            fields.required(*slot)?.hash(&mut item)?;
+        }
         let number = |slot: Option<usize>| slot.and_then(|slot| fields.get(slot)).map(Field::number).transpose();
         let time = match (slots.time.and_then(|slot| fields.get(slot)), &self.spec.time) {
             (Some(field), Some((_, unit))) => Some(field.time_ms(*unit)?),
             _ => None,
         };
         Ok(Subject {
-            item: self.hash(ITEM, &identity)?,
-            key: key.map(|field| self.hash(KEY, &[field])).transpose()?,
+            item: item.end(),
+            key: key.map(|field| self.hash(Domain::Key, field)).transpose()?,
             time_ms: time,
             importance: number(slots.importance)?,
             penalty: PenaltyFields {
@@ -156,14 +156,10 @@ impl Reader {
         })
     }
 
-    /// Hashes fields so that no two different lists of fields give the same bytes.
-    fn hash(&self, domain: u8, fields: &[&Field<'_>]) -> Result<Fingerprint, Reason> {
-        let mut buffer = Vec::with_capacity(64);
-        buffer.push(domain);
-        for field in fields {
-            field.encode(&mut buffer)?;
-        }
-        Ok(self.key.fingerprint(&buffer))
+    fn hash(&self, domain: Domain, field: &Field<'_>) -> Result<Fingerprint, Reason> {
+        let mut making = self.key.begin(domain);
+        field.hash(&mut making)?;
+        Ok(making.end())
     }
 }
 
