@@ -92,7 +92,7 @@ impl Layout {
             return Err(Reason::Limits);
         }
         let text = std::str::from_utf8(payload).map_err(|_| Reason::Encoding)?;
-        if text.starts_with('\u{FEFF}') || text.contains('\0') {
+        if text.starts_with('\u{FEFF}') {
             return Err(Reason::Encoding);
         }
         let mut scan = Scan { fields: smallvec![None; self.slots], limits: self.limits, ..Scan::default() };
@@ -103,6 +103,7 @@ impl Layout {
         match (read, scan.refused) {
             (Ok(()), None) => Ok(Fields(scan.fields)),
             (_, Some(reason)) => Err(reason),
+            (Err(_), None) if payload.contains(&0) => Err(Reason::Encoding),
             (Err(_), None) => Err(Reason::Parse),
         }
     }
