@@ -119,7 +119,11 @@ impl Shard {
     /// When the event happened, unless it claims a future that its record cannot know (F3).
     fn date(&self, event: &Event, timestamp_ms: i64) -> Result<i64, Reason> {
         let time_ms = event.time_ms.unwrap_or(timestamp_ms);
-        if time_ms > timestamp_ms.saturating_add_unsigned(self.plan.max_skew_ms) { Err(Reason::Future) } else { Ok(time_ms) }
+        if time_ms > timestamp_ms.saturating_add_unsigned(self.plan.max_skew_ms) {
+            Err(Reason::Future)
+        } else {
+            Ok(time_ms)
+        }
     }
 
     fn advance(&mut self, time_ms: i64) {
