@@ -1,5 +1,6 @@
 //! The store: what was saved comes back, or something older, or nothing; never something else.
 
+mod damage;
 mod generations;
 mod journal;
 mod support;
