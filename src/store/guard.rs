@@ -54,7 +54,11 @@ pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreEr
     let mut report = OpenReport { stale_files: remove_half_snapshots(&path).map_err(place)?, ..OpenReport::default() };
     let (mut marks, noted) = Marks::open(&marks_path(dir)).map_err(place)?;
     report.unreadable_marks = noted.unreadable;
-    let found = match open_sled(&path, options, marks.name())? {
+    let mut found = open_sled(&path, options, marks.name())?;
+    if found.is_err() && hide_what_is_derived(&path).map_err(place)? > 0 {
+        found = open_sled(&path, options, marks.name())?;
+    }
+    let found = match found {
         Ok(found) => found,
         Err(reason) => {
             let aside = set_aside(dir, options.set_aside).map_err(place)?;
@@ -94,6 +98,18 @@ fn remove_half_snapshots(db: &Path) -> io::Result<usize> {
         }
     }
     Ok(removed)
+}
+
+/// sled makes these anew from its log: without them it may open where it did not with them.
+fn hide_what_is_derived(db: &Path) -> io::Result<usize> {
+    let mut hidden = 0;
+    for name in names(db)? {
+        if name == "conf" || name.starts_with("snap.") {
+            fs::rename(db.join(&name), db.join(format!("hidden-{name}")))?;
+            hidden += 1;
+        }
+    }
+    Ok(hidden)
 }
 
 fn names(dir: &Path) -> io::Result<Vec<String>> {

@@ -178,6 +178,9 @@ fn damage_values(dir: &Path, draws: &mut Draws) -> String {
 /// Reads everything; returns (shards with the newest checkpoint, with an older one, journals that report a loss).
 fn check(dir: &Path, truth: &Truth, marks_are_whole: bool) -> Result<[u64; 4], StoreError> {
     let (store, report) = Store::open(dir, StoreOptions { deadline: Duration::from_secs(5), ..options() })?;
+    if let Some(aside) = &report.set_aside {
+        println!("set aside: {}", aside.reason);
+    }
     let mut seen = [0, 0, 0, u64::from(report.set_aside.is_some())];
     for (shard, acknowledged) in &truth.acknowledged {
         let loaded = store.load(shard, &identity(), None)?;
