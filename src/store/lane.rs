@@ -5,12 +5,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use super::guard::Disk;
-use super::{Health, StoreError};
+use super::{Health, StoreError, lock};
 
 type Work = Box<dyn FnOnce(&sled::Db) + Send>;
 
@@ -18,7 +18,8 @@ type Work = Box<dyn FnOnce(&sled::Db) + Send>;
 #[derive(Debug)]
 pub(super) struct Lane {
     work: Option<Sender<Work>>,
-    ended: Receiver<()>,
+    /// Only listened to when the lane is dropped; the mutex makes the lane shareable.
+    ended: Mutex<Receiver<()>>,
     failed: Arc<OnceLock<String>>,
     deadline: Duration,
 }
@@ -49,7 +50,7 @@ impl Lane {
             let _ = end.send(());
         };
         thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|source| StoreError::Place { path, source })?;
-        Ok(Self { work: Some(work), ended, failed, deadline })
+        Ok(Self { work: Some(work), ended: Mutex::new(ended), failed, deadline })
     }
 
     pub fn health(&self) -> Health {
@@ -115,7 +116,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         self.work = None;
         if self.failed.get().is_none() {
-            let _ = self.ended.recv_timeout(self.deadline);
+            let _ = lock(&self.ended).recv_timeout(self.deadline);
         }
     }
 }

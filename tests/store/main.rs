@@ -3,4 +3,5 @@
 mod damage;
 mod generations;
 mod journal;
+mod kill;
 mod support;
