@@ -1,6 +1,7 @@
 //! The store: what was saved comes back, or something older, or nothing; never something else.
 
 mod damage;
+mod disk_full;
 mod generations;
 mod journal;
 mod kill;
