@@ -132,3 +132,48 @@ pub(super) fn contain<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, St
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::super::StoreOptions;
+    use super::super::guard;
+    use super::*;
+
+    fn lanes(deadline: Duration) -> (tempfile::TempDir, Lane, Lane) {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = guard::open(dir.path(), &StoreOptions::default()).unwrap().disk;
+        let (writes, reads) = Lane::pair(disk, deadline).unwrap();
+        (dir, writes, reads)
+    }
+
+    #[test]
+    fn work_that_never_ends_fails_the_store_at_the_deadline_and_every_later_call_at_once() {
+        let deadline = Duration::from_millis(100);
+        let (_dir, writes, reads) = lanes(deadline);
+        let (release, blocked) = channel::<()>();
+        let begun = Instant::now();
+        let hung = writes.call_within(deadline, move |_| Ok(blocked.recv().is_ok()));
+        assert!(matches!(&hung, Err(StoreError::Failed(why)) if why.contains("no answer")), "{hung:?}");
+        assert!(begun.elapsed() >= deadline);
+        let begun = Instant::now();
+        assert!(matches!(writes.commit(|_| ()), Err(StoreError::Failed(_))));
+        assert!(matches!(reads.read(|_| Ok(())), Err(StoreError::Failed(_))));
+        assert!(matches!(reads.health(), Health::Failed(_)));
+        drop((writes, reads));
+        assert!(begun.elapsed() < deadline, "nobody waits for a thread that hangs");
+        drop(release);
+    }
+
+    #[test]
+    fn a_panic_while_reading_is_damage_and_while_writing_a_failure() {
+        let (_dir, writes, reads) = lanes(Duration::from_secs(5));
+        let damaged = reads.read(|_| -> sled::Result<()> { panic!("on purpose") });
+        assert!(matches!(&damaged, Err(StoreError::Damaged(why)) if why.contains("on purpose")), "{damaged:?}");
+        assert_eq!(writes.health(), Health::Healthy);
+        let failed = writes.call_within(Duration::from_secs(5), |_| -> sled::Result<()> { panic!("on purpose") });
+        assert!(matches!(failed, Err(StoreError::Failed(_))));
+        assert!(matches!(reads.read(|_| Ok(())), Err(StoreError::Failed(_))));
+    }
+}
