@@ -160,7 +160,9 @@ impl Store {
 
     /// Removes all generations but the kept ones: manifest first, so that no manifest ever lacks chunks.
     fn prune(&self, key: &ShardKey) -> Result<(), StoreError> {
-        let generations: Vec<u64> = self.manifests(key)?.into_iter().map(|(generation, _)| generation).collect();
+        // What cannot be pruned would grow for ever.
+        let manifests = self.manifests(key).map_err(|error| self.writes.fail(error.to_string()))?;
+        let generations: Vec<u64> = manifests.into_iter().map(|(generation, _)| generation).collect();
         let beyond = generations.len().saturating_sub(self.options.generations.max(1));
         for &generation in &generations[..beyond] {
             self.writes.commit(|batch| batch.remove(keys::manifest(key, generation)))?;

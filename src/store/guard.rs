@@ -10,7 +10,10 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::checkpoint::Generations;
+use super::keys;
 use super::lane::contain;
+use super::marks::{Marks, Noted, StoreName};
 use super::{OpenReport, SetAside, StoreError, StoreOptions};
 
 /// How long a lock of a process, or of a store just dropped, is waited for.
@@ -33,21 +36,40 @@ fn db_path(dir: &Path) -> PathBuf {
     dir.join("db")
 }
 
-pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<(Disk, OpenReport), StoreError> {
+/// What is known once a store is open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub disk: Disk,
+    pub generations: Generations,
+    pub marks: Marks,
+    pub noted: Noted,
+    pub report: OpenReport,
+}
+
+pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreError> {
     let place = |source| StoreError::Place { path: dir.to_owned(), source };
     fs::create_dir_all(dir).map_err(place)?;
     let lock = take_lock(dir)?;
     let path = db_path(dir);
     let mut report = OpenReport { stale_files: remove_half_snapshots(&path).map_err(place)?, ..OpenReport::default() };
-    let db = match open_sled(&path, options)? {
-        Ok(db) => db,
+    let (mut marks, noted) = Marks::open(&marks_path(dir)).map_err(place)?;
+    report.unreadable_marks = noted.unreadable;
+    let mut found = open_sled(&path, options, marks.name())?;
+    if found.is_err() && hide_what_is_derived(&path).map_err(place)? > 0 {
+        found = open_sled(&path, options, marks.name())?;
+    }
+    let found = match found {
+        Ok(found) => found,
         Err(reason) => {
             let aside = set_aside(dir, options.set_aside).map_err(place)?;
             report.set_aside = Some(SetAside { path: aside, reason });
-            open_sled(&path, options)?.map_err(StoreError::Failed)?
+            open_sled(&path, options, marks.name())?.map_err(StoreError::Failed)?
         }
     };
-    Ok((Disk { db, path, _lock: lock }, report))
+    marks.set_name(found.name).map_err(place)?;
+    report.orphan_chunks = found.generations.orphan_chunks;
+    let disk = Disk { db: found.db, path, _lock: lock };
+    Ok(Opened { disk, generations: found.generations, marks, noted, report })
 }
 
 /// Two processes must never rename or open the same store, so the directory has a lock of its own beside sled's.
@@ -78,6 +100,18 @@ fn remove_half_snapshots(db: &Path) -> io::Result<usize> {
     Ok(removed)
 }
 
+/// sled makes these anew from its log: without them it may open where it did not with them.
+fn hide_what_is_derived(db: &Path) -> io::Result<usize> {
+    let mut hidden = 0;
+    for name in names(db)? {
+        if name == "conf" || name.starts_with("snap.") {
+            fs::rename(db.join(&name), db.join(format!("hidden-{name}")))?;
+            hidden += 1;
+        }
+    }
+    Ok(hidden)
+}
+
 fn names(dir: &Path) -> io::Result<Vec<String>> {
     match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -85,11 +119,22 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
     }
 }
 
+/// A sled that opened and was looked through.
+struct FoundSled {
+    db: sled::Db,
+    name: StoreName,
+    generations: Generations,
+}
+
 /// Outer error: not the store's fault, leave it alone. Inner error: what is stored there is unreadable.
-fn open_sled(path: &Path, options: &StoreOptions) -> Result<Result<sled::Db, String>, StoreError> {
+fn open_sled(
+    path: &Path,
+    options: &StoreOptions,
+    name: Option<StoreName>,
+) -> Result<Result<FoundSled, String>, StoreError> {
     let begun = Instant::now();
     loop {
-        let outcome = try_open(path, options)?;
+        let outcome = try_open(path, options, name)?;
         let Err(reason) = &outcome else { return Ok(outcome) };
         if !reason.contains("could not acquire lock") {
             return if place_is_sound(path) { Ok(outcome) } else { Err(place_error(path, reason)) };
@@ -101,18 +146,47 @@ fn open_sled(path: &Path, options: &StoreOptions) -> Result<Result<sled::Db, Str
     }
 }
 
-fn try_open(path: &Path, options: &StoreOptions) -> Result<Result<sled::Db, String>, StoreError> {
+fn try_open(
+    path: &Path,
+    options: &StoreOptions,
+    name: Option<StoreName>,
+) -> Result<Result<FoundSled, String>, StoreError> {
     let config =
         sled::Config::new().path(path).cache_capacity(options.cache_bytes).flush_every_ms(None).use_compression(false);
     let (reply, answer) = sync_channel(1);
     let run = move || {
-        let _ = reply.send(contain(|| config.open()));
+        let _ = reply.send(contain(|| look_through(config.open()?, name)));
     };
     let place = |source| StoreError::Place { path: path.to_owned(), source };
     thread::Builder::new().name("store-open".to_owned()).spawn(run).map_err(place)?;
     let late =
         |_| StoreError::Failed(format!("sled did not open {} within {:?}", path.display(), options.open_deadline));
     answer.recv_timeout(options.open_deadline).map_err(late)
+}
+
+fn look_through(db: sled::Db, name: Option<StoreName>) -> sled::Result<FoundSled> {
+    let found = db.get(keys::store_name())?.and_then(|name| StoreName::try_from(&*name).ok());
+    if let (Some(name), Some(found)) = (name, found)
+        && name != found
+    {
+        return Err(sled::Error::Unsupported("these are the files of another store".to_owned()));
+    }
+    let name = match found.or(name) {
+        Some(name) => name,
+        None => draw_name()?,
+    };
+    if found.is_none() {
+        db.insert(keys::store_name(), &name)?;
+        db.flush()?;
+    }
+    let generations = Generations::sweep(&db)?;
+    Ok(FoundSled { db, name, generations })
+}
+
+fn draw_name() -> sled::Result<StoreName> {
+    let mut name = StoreName::default();
+    getrandom::fill(&mut name).map_err(|error| sled::Error::Io(io::Error::other(error.to_string())))?;
+    Ok(name)
 }
 
 /// Whether a file can be made and written beside the store: if not, its contents are not to blame.

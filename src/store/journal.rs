@@ -2,13 +2,12 @@
 //! truncated behind the oldest kept checkpoint.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 
 use super::entry::{self, Entries};
 use super::keys::{self, ShardKey};
 use super::lane::Lane;
 use super::manifest::Manifest;
-use super::marks::Marks;
+use super::marks::{Marks, Noted};
 use super::{CHUNK_BYTES, Logged, Lost, NextOffset, OpenReport, Record, ShardId, Store, StoreError, lock};
 
 /// The largest payload of one record.
@@ -45,10 +44,7 @@ pub(super) struct Journals {
 
 impl Journals {
     /// Compares what was acknowledged with what is there.
-    pub fn open(path: &Path, reads: &Lane, report: &mut OpenReport) -> Result<Self, StoreError> {
-        let place = |source| StoreError::Place { path: path.to_owned(), source };
-        let (marks, noted) = Marks::open(path).map_err(place)?;
-        report.unreadable_marks = noted.unreadable;
+    pub fn open(marks: Marks, noted: Noted, reads: &Lane, report: &mut OpenReport) -> Result<Self, StoreError> {
         let mut bounds = BTreeMap::new();
         for (key, shard, noted) in noted.marks {
             let found = found_bounds(reads, key)?;

@@ -10,6 +10,7 @@ const CHUNK: u8 = b'c';
 const JOURNAL: u8 = b'j';
 const FACT: u8 = b'k';
 const MANIFEST: u8 = b'm';
+const NAME: u8 = b'n';
 
 pub(super) fn shard(id: &ShardId) -> ShardKey {
     let mut hasher = blake3::Hasher::new();
@@ -49,6 +50,10 @@ pub(super) fn meta(name: &str) -> Vec<u8> {
     let mut key = vec![FACT];
     key.extend_from_slice(name.as_bytes());
     key
+}
+
+pub(super) fn store_name() -> [u8; 1] {
+    [NAME]
 }
 
 pub(super) fn all_chunks() -> [u8; 1] {

@@ -5,12 +5,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use super::guard::Disk;
-use super::{Health, StoreError};
+use super::{Health, StoreError, lock};
 
 type Work = Box<dyn FnOnce(&sled::Db) + Send>;
 
@@ -18,7 +18,7 @@ type Work = Box<dyn FnOnce(&sled::Db) + Send>;
 #[derive(Debug)]
 pub(super) struct Lane {
     work: Option<Sender<Work>>,
-    /// Read once, by `drop`; the lock only makes the lane shareable.
+    /// Only listened to when the lane is dropped; the mutex makes the lane shareable.
     ended: Mutex<Receiver<()>>,
     failed: Arc<OnceLock<String>>,
     deadline: Duration,
@@ -116,8 +116,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         self.work = None;
         if self.failed.get().is_none() {
-            let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let _ = ended.recv_timeout(self.deadline);
+            let _ = lock(&self.ended).recv_timeout(self.deadline);
         }
     }
 }
@@ -131,5 +130,50 @@ pub(super) fn contain<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, St
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
             Err(format!("sled panicked: {text}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::super::StoreOptions;
+    use super::super::guard;
+    use super::*;
+
+    fn lanes(deadline: Duration) -> (tempfile::TempDir, Lane, Lane) {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = guard::open(dir.path(), &StoreOptions::default()).unwrap().disk;
+        let (writes, reads) = Lane::pair(disk, deadline).unwrap();
+        (dir, writes, reads)
+    }
+
+    #[test]
+    fn work_that_never_ends_fails_the_store_at_the_deadline_and_every_later_call_at_once() {
+        let deadline = Duration::from_millis(100);
+        let (_dir, writes, reads) = lanes(deadline);
+        let (release, blocked) = channel::<()>();
+        let begun = Instant::now();
+        let hung = writes.call_within(deadline, move |_| Ok(blocked.recv().is_ok()));
+        assert!(matches!(&hung, Err(StoreError::Failed(why)) if why.contains("no answer")), "{hung:?}");
+        assert!(begun.elapsed() >= deadline);
+        let begun = Instant::now();
+        assert!(matches!(writes.commit(|_| ()), Err(StoreError::Failed(_))));
+        assert!(matches!(reads.read(|_| Ok(())), Err(StoreError::Failed(_))));
+        assert!(matches!(reads.health(), Health::Failed(_)));
+        drop((writes, reads));
+        assert!(begun.elapsed() < deadline, "nobody waits for a thread that hangs");
+        drop(release);
+    }
+
+    #[test]
+    fn a_panic_while_reading_is_damage_and_while_writing_a_failure() {
+        let (_dir, writes, reads) = lanes(Duration::from_secs(5));
+        let damaged = reads.read(|_| -> sled::Result<()> { panic!("on purpose") });
+        assert!(matches!(&damaged, Err(StoreError::Damaged(why)) if why.contains("on purpose")), "{damaged:?}");
+        assert_eq!(writes.health(), Health::Healthy);
+        let failed = writes.call_within(Duration::from_secs(5), |_| -> sled::Result<()> { panic!("on purpose") });
+        assert!(matches!(failed, Err(StoreError::Failed(_))));
+        assert!(matches!(reads.read(|_| Ok(())), Err(StoreError::Failed(_))));
     }
 }

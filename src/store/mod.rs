@@ -37,6 +37,7 @@ pub use manifest::{Identity, Refusal};
 use crate::shard::NextOffset;
 
 use checkpoint::Generations;
+use guard::Opened;
 use journal::Journals;
 use lane::Lane;
 
@@ -145,12 +146,9 @@ pub struct Store {
 impl Store {
     /// Opens the store in `dir`, which it creates when absent and shares with nobody.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<(Self, OpenReport), StoreError> {
-        let (disk, mut report) = guard::open(dir, &options)?;
+        let Opened { disk, generations, marks, noted, mut report } = guard::open(dir, &options)?;
         let (writes, reads) = Lane::pair(disk, options.deadline)?;
-        let deadline = options.open_deadline;
-        let generations = writes.call_within(deadline, |db| Generations::sweep(db))?;
-        report.orphan_chunks = generations.orphan_chunks;
-        let journals = Journals::open(&guard::marks_path(dir), &reads, &mut report)?;
+        let journals = Journals::open(marks, noted, &reads, &mut report)?;
         let store = Self {
             dir: dir.to_owned(),
             options,

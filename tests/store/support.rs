@@ -1,6 +1,10 @@
 //! States, identities and stores for the tests.
 
+use std::io::Read;
 use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use ebb::hash::KeyPrint;
 use ebb::store::{Identity, JournalBatch, NextOffset, OpenReport, Record, ShardId, Store, StoreOptions};
@@ -77,4 +81,30 @@ pub fn replayed(
         }
     }
     (offsets, None)
+}
+
+/// A test of this binary as a process of its own.
+pub fn child(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
+    command.args(["--exact", test, "--ignored", "--nocapture"]).stdout(Stdio::piped()).stdin(Stdio::null());
+    command
+}
+
+/// Waits for a child, kills it at the deadline; what it printed either way.
+pub fn finish_within(mut child: Child, deadline: Duration) -> (Option<ExitStatus>, String) {
+    let mut out = child.stdout.take().expect("the output is piped");
+    let (said, heard) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = out.read_to_string(&mut text);
+        let _ = said.send(text);
+    });
+    match heard.recv_timeout(deadline) {
+        Ok(text) => (child.wait().ok(), text),
+        Err(_) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            (None, heard.recv().unwrap_or_default())
+        }
+    }
 }
