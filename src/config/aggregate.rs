@@ -1,7 +1,9 @@
 //! The keys of the frequency view and of the named aggregates.
 
-use super::kinds::{Count, DecayForm, Duration, Fraction, Maybe, Positive, Size, scalar};
-use super::read::{Kind, Reader, choice, section};
+use super::declare::{choice, section};
+use super::kinds::Maybe;
+use super::read::{Kind, Reader};
+use super::scalars::{Count, DecayForm, Duration, Fraction, Positive, Size, scalar};
 use super::stream::{Event, FieldPath, Path};
 use super::tree::Node;
 use crate::units::DurationMs;
@@ -146,41 +148,43 @@ impl Kind for MeasureForm {
 fn check_frequency(frequency: &mut Frequency, node: &Node, reader: &mut Reader) {
     if frequency.method == FrequencyMethod::Forward {
         if frequency.epoch.is_some() {
-            reader.rule(node, "epoch", "has no meaning for method forward, which never sweeps; remove it");
+            reader.rule(node, "epoch", &["method"], "has no meaning for method forward, which never sweeps; remove it");
         }
         return;
     }
     let epoch = *frequency.epoch.get_or_insert(DurationMs(frequency.half_life.0.div_ceil(16)));
     if epoch.0 > frequency.half_life.0 {
         let message = format!("{epoch} is longer than the half-life; write at most {}", frequency.half_life);
-        reader.rule(node, "epoch", message);
+        reader.rule(node, "epoch", &["half_life", "method"], message);
     }
 }
 
 fn check_aggregate(aggregate: &mut Aggregate, node: &Node, reader: &mut Reader) {
     let decay = aggregate.decay.as_ref().map(|decay| &decay.decay);
     let method = aggregate.method.word();
-    match (aggregate.method, decay) {
-        (Method::Forward | Method::Division | Method::Integral, None) => {
-            let message = format!("is missing, and {method} needs it here; write decay: exponential:half_life=10m");
-            reader.rule(node, "decay", message);
-        }
+    let message = match (aggregate.method, decay) {
+        (Method::Forward | Method::Division | Method::Integral, None) => Some(format!(
+            "is missing, and {method} needs it here; write decay: exponential:half_life=10m"
+        )),
         (Method::Forward, Some(decay)) if decay.rate().is_none() => {
-            reader.rule(node, "decay", "is not exponential, as forward needs; write exponential:half_life=10m");
+            Some("is not exponential, as forward needs; write exponential:half_life=10m".into())
         }
-        (Method::Division, Some(decay)) if !decay.is_smooth(aggregate.horizon.0) => {
-            let message = "is not smooth (g(a)/g(a+1) must never rise), as division needs; write an exponential or \
-                           polynomial decay, or method: cascade";
-            reader.rule(node, "decay", message);
-        }
-        _ => {}
+        (Method::Division, Some(decay)) if !decay.is_smooth(aggregate.horizon.0) => Some(
+            "is not smooth (g(a)/g(a+1) must never rise), as division needs; write an exponential or polynomial decay, \
+             or method: cascade"
+                .into(),
+        ),
+        _ => None,
+    };
+    if let Some(message) = message {
+        reader.rule(node, "decay", &["method", "horizon"], message);
     }
     if let Some(width) = decay.and_then(|decay| decay.width()).filter(|width| *width > aggregate.horizon.0) {
         let message = format!("{} is longer than the horizon; write horizon: {0} or more", DurationMs(width));
-        reader.rule(node, "decay", message);
+        reader.rule(node, "decay", &["horizon"], message);
     }
     if aggregate.step > aggregate.max {
-        reader.rule(node, "step", format_args!("is larger than max; write at most {}", aggregate.max));
+        reader.rule(node, "step", &["max"], format_args!("is larger than max; write at most {}", aggregate.max));
     }
 }
 
@@ -193,9 +197,10 @@ pub(super) fn check_with_event(aggregate: &Aggregate, event: &Event, at: &str, s
     };
     if let Some(field) = missing {
         let message = format!("the event has no {field}; add event: {{{field}: PATH}}, or write of: count");
-        reader.rule(stream, &format!("{at}.of"), message);
+        reader.rule(stream, &format!("{at}.of"), &[&format!("event.{field}")], message);
     }
     if aggregate.keys.is_some() && event.key.is_none() {
-        reader.rule(stream, &format!("{at}.keys"), "the event has no key; add event: {key: PATH}");
+        let message = "the event has no key; add event: {key: PATH}";
+        reader.rule(stream, &format!("{at}.keys"), &["event.key"], message);
     }
 }

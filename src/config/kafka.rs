@@ -6,9 +6,12 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::kinds::{Duration, Maybe, Text};
-use super::read::{Inside, Kind, Reader, choice, excerpt, section};
+use super::declare::{choice, section};
+use super::kinds::Maybe;
+use super::read::{Inside, Kind, Reader};
+use super::scalars::{Duration, Text};
 use super::tree::{Node, NodeKind};
+use super::words::excerpt;
 
 /// What stands in place of a secret.
 pub(super) const MASK: &str = "********";
@@ -155,8 +158,8 @@ fn property(name: &str, node: &Node, reader: &mut Reader) -> Option<Property> {
         return None;
     }
     if let Err(message) = (reader.property_check)(name, &value) {
-        let message = if is_secret { message.replace(&value, MASK) } else { message };
-        reader.report(node, message);
+        let tells = is_secret && message.contains(&value);
+        reader.report(node, if tells { "librdkafka refuses its value; write another" } else { &message });
         return None;
     }
     Some(Property { value, file, is_secret })

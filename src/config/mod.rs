@@ -8,26 +8,32 @@
 //! Where to add a key: in the `section!` it belongs to ([`service`], [`kafka`], [`stream`], [`dedup`], [`aggregate`]).
 
 pub mod aggregate;
+mod declare;
 pub mod dedup;
+mod emit;
 pub mod kafka;
 mod kinds;
 mod read;
 mod reference;
+mod scalars;
 pub mod service;
 pub mod stream;
 mod summary;
 mod tree;
 mod variables;
+mod words;
 
 use std::fmt;
 use std::path::Path;
 
-use kinds::{FilePath, Maybe, Named, Workers};
-use read::{Kind, Reader, section};
+use declare::section;
+use kinds::{Maybe, Named};
+use read::{Kind, Reader};
+use scalars::{FilePath, Workers};
 use tree::{Node, NodeKind, Place};
 
-pub use kinds::WrittenDecay;
 pub use read::{Mistake, PropertyCheck};
+pub use scalars::WrittenDecay;
 
 const DATA_DIR: &str = "<data_dir>";
 const MOST_SHOWN: usize = 100;
@@ -66,14 +72,19 @@ fn check_config(config: &mut Config, node: &Node, reader: &mut Reader) {
         Err(_) => std::mem::take(&mut config.hash_key_file),
     };
     if config.streams.is_empty() {
-        reader.rule(node, "streams", "is empty; name at least one: clicks: {event: {item: [ip, ad]}}");
+        reader.rule(node, "streams", &[], "is empty; name at least one: clicks: {event: {item: [ip, ad]}}");
     }
     if config.http.max_body.0 < config.limits.record.0 {
         let message = format!("is smaller than a record may be; write at least {}", config.limits.record);
-        reader.rule(node, "http.max_body", message);
+        reader.rule(node, "http.max_body", &["limits.record"], message);
     }
     if config.http.admin_listen == Some(config.http.listen) && config.http.listen.port() != 0 {
-        reader.rule(node, "http.admin_listen", "is the same as listen; write another port, or remove it");
+        reader.rule(
+            node,
+            "http.admin_listen",
+            &["http.listen"],
+            "is the same as listen; write another port, or remove it",
+        );
     }
     check_topics(config, node, reader);
 }
@@ -87,12 +98,17 @@ fn check_topics(config: &mut Config, node: &Node, reader: &mut Reader) {
         }
         let outputs = stream.output.iter().flat_map(|output| output.topics());
         for (verdict, topic) in outputs.filter(|(_, topic)| *topic == stream.topic) {
-            let key = format!("streams.{name}.output.{verdict}");
-            reader.rule(node, &key, format_args!("{topic} is the topic that the stream reads; write another"));
+            let (key, own) = (format!("streams.{name}.output.{verdict}"), format!("streams.{name}.topic"));
+            reader.rule(node, &key, &[&own], format_args!("{topic} is the topic that the stream reads; write another"));
         }
         if let Some((_, other)) = read.iter().find(|(topic, _)| reader.with_kafka && *topic == stream.topic) {
-            let key = format!("streams.{name}.topic");
-            reader.rule(node, &key, format_args!("{} is read by stream {other} already; write another", stream.topic));
+            let (key, other_key) = (format!("streams.{name}.topic"), format!("streams.{other}.topic"));
+            reader.rule(
+                node,
+                &key,
+                &[&other_key],
+                format_args!("{} is read by stream {other} already; write another", stream.topic),
+            );
         }
         read.push((stream.topic.clone(), name.clone()));
     }
@@ -163,7 +179,7 @@ impl Config {
     pub fn effective(&self) -> String {
         let mut text = String::new();
         if let Some(node) = Config::show(self) {
-            tree::emit(&node, 0, &mut text);
+            emit::emit(&node, 0, &mut text);
         }
         text
     }

@@ -1,11 +1,12 @@
-//! How a tree becomes typed values, with every mistake collected and each key declared once.
+//! How a tree becomes typed values, with every mistake collected.
 //!
-//! [`section!`] and [`choice!`] are the only places where keys and words are declared: from one declaration come the
-//! type, its reading, its defaults, its part of the reference and its part of the effective configuration.
+//! A key that cannot be read is reported, and reading goes on with a stand-in (its default, or its example), so that the
+//! rules between keys are still checked; a rule is silent about keys that were reported already.
 
 use std::fmt;
 
 use super::tree::{Node, NodeKind, Place};
+use super::words::unknown;
 
 /// One mistake: where, what is wrong, what would be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,15 +53,27 @@ impl Reader {
         self.mistakes.push(Mistake { path, place, message: message.to_string() });
     }
 
-    /// Reports that `key` of `section` breaks a rule that also concerns other keys.
-    pub fn rule(&mut self, section: &Node, key: &str, message: impl fmt::Display) {
-        let node = key.split('.').try_fold(section, |node, name| node.child(name)).unwrap_or(section);
-        self.at(key, |reader| reader.report(node, message));
+    /// Reports that `key` of `section` breaks a rule that also rests on the keys in `with`, unless one of them was
+    /// reported already.
+    pub fn rule(&mut self, section: &Node, key: &str, with: &[&str], message: impl fmt::Display) {
+        if [key].iter().chain(with).all(|key| self.is_sound(key)) {
+            let node = section.below(key).unwrap_or(section);
+            self.at(key, |reader| reader.report(node, message));
+        }
+    }
+
+    /// Whether nothing was reported about this key of the current section, above it or below it.
+    fn is_sound(&self, key: &str) -> bool {
+        let path = self.path.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".");
+        let holds = |outer: &str, inner: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        !self.mistakes.iter().any(|mistake| holds(&path, &mistake.path) || holds(&mistake.path, &path))
     }
 
     /// Does `read` one step down the path.
     pub fn at<T>(&mut self, step: &str, read: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.push(step.chars().take(80).flat_map(char::escape_debug).collect());
+        self.path.push(step.chars().take(300).flat_map(char::escape_debug).collect());
         let result = read(self);
         self.path.pop();
         result
@@ -91,24 +104,38 @@ impl Reader {
         true
     }
 
-    /// Reads one key of a section, or its default where it is absent.
-    pub fn key<K: Kind>(
-        &mut self,
-        section: &Node,
-        name: &'static str,
-        default: Option<&'static str>,
-    ) -> Option<K::Out> {
-        self.at(name, |reader| match (section.child(name), default) {
-            (Some(node), _) => reader.filled::<K>(node),
-            (None, None) => K::absent(section, reader),
-            (None, Some(text)) => match Node::parse(text) {
-                Ok(node) => K::read(&node, reader),
-                Err(error) => {
-                    reader.report(section, format_args!("its default {text:?} {error}"));
-                    None
-                }
-            },
+    /// Reads one key of a section, or its default where it is absent, or a stand-in where it is wrong.
+    pub fn key<K: Kind>(&mut self, section: &Node, name: &str, texts: Texts) -> Option<K::Out> {
+        self.at(name, |reader| {
+            let read = match (section.child(name), texts.default) {
+                (Some(node), _) => reader.filled::<K>(node),
+                (None, None) => K::absent(section, reader),
+                (None, Some(text)) => reader.declared::<K>(text),
+            };
+            read.or_else(|| reader.stand_in::<K>(texts))
         })
+    }
+
+    /// Reads the text of a declaration.
+    pub fn declared<K: Kind>(&mut self, text: &str) -> Option<K::Out> {
+        match Node::parse(text) {
+            Ok(node) => self.filled::<K>(&node),
+            Err(error) => {
+                self.report(&Node::new(NodeKind::Empty), format_args!("{text:?} {error}"));
+                None
+            }
+        }
+    }
+
+    /// A value to go on with after a mistake; it adds no mistakes of its own.
+    fn stand_in<K: Kind>(&mut self, texts: Texts) -> Option<K::Out> {
+        let reported = self.mistakes.len();
+        let value = match texts.default.or(texts.example) {
+            Some(text) if !K::is_optional() => self.declared::<K>(text),
+            _ => K::absent(&Node::new(NodeKind::Empty), self),
+        };
+        self.mistakes.truncate(reported);
+        value
     }
 
     /// Reads a node that must not be empty.
@@ -159,200 +186,14 @@ pub struct Key {
     pub name: &'static str,
     pub doc: &'static [&'static str],
     pub form: String,
-    pub default: Option<&'static str>,
-    pub example: Option<&'static str>,
+    pub texts: Texts,
     pub is_optional: bool,
     pub inside: Inside,
-    /// The mistakes in a text for this key alone.
-    #[cfg_attr(not(test), allow(dead_code))]
-    pub try_read: fn(&str, &mut Reader),
 }
 
-/// Reads `text` as a `K`, leaving its mistakes with the reader.
-pub fn try_read<K: Kind>(text: &str, reader: &mut Reader) {
-    match Node::parse(text) {
-        Ok(node) => drop(reader.filled::<K>(&node)),
-        Err(error) => reader.report(&Node::new(NodeKind::Empty), error),
-    }
-}
-
-/// A value as a message shows it: escaped, and never long.
-pub fn excerpt(text: &str) -> String {
-    let mut shown: String = text.chars().take(60).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    format!("{shown:?}")
-}
-
-/// "no such key", with the nearest known word, or all of them when none is near.
-pub fn unknown(what: &str, word: &str, known: &[&str]) -> String {
-    match nearest(word, known) {
-        Some(near) => format!("there is no such {what}; did you mean {near}?"),
-        None => format!("there is no such {what}; there are {}", known.join(", ")),
-    }
-}
-
-/// The known word within a third of its length in edits.
-pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    if word.len() > 80 {
-        return None;
-    }
-    let word = word.to_lowercase().replace('-', "_");
-    let close = |name: &&str| {
-        let edits = edits(&word, &name.replace('-', "_"));
-        (edits <= name.len().max(word.len()).div_ceil(3)).then_some(edits)
-    };
-    known.iter().filter_map(|name| Some((close(name)?, *name))).min_by_key(|(edits, _)| *edits).map(|(_, name)| name)
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
-fn edits(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut rows = vec![(0..=to.len()).collect::<Vec<usize>>()];
-    for i in 1..=from.len() {
-        let mut row = vec![i];
-        for j in 1..=to.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
-            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[from.len()][to.len()]
-}
-
-/// Declares a section: each key once, with its documentation, its kind, and a default (`= "text"`) or an example
-/// (`eg "text"`). `rules` names a function that sees the whole section after its keys were read.
-macro_rules! section {
-    (
-        $(#[doc = $doc:literal])*
-        pub struct $name:ident {
-            $( $(#[doc = $key_doc:literal])* $key:ident: $kind:ty $(= $default:literal)? $(, eg $example:literal)?; )*
-        }
-        $(rules $rules:path)?
-    ) => {
-        $(#[doc = $doc])*
-        #[derive(Debug, Clone, PartialEq)]
-        pub struct $name {
-            $( $(#[doc = $key_doc])* pub $key: <$kind as $crate::config::read::Kind>::Out, )*
-        }
-
-        impl $crate::config::read::Kind for $name {
-            type Out = Self;
-
-            fn form() -> String {
-                format!("a section with {}", [$(stringify!($key)),*].join(", "))
-            }
-
-            fn read(
-                node: &$crate::config::tree::Node,
-                reader: &mut $crate::config::read::Reader,
-            ) -> Option<Self> {
-                if !reader.entries(node, &[$(stringify!($key)),*]) {
-                    return None;
-                }
-                $( let $key = reader.key::<$kind>(node, stringify!($key), [$($default)?].first().copied()); )*
-                #[allow(unused_mut)]
-                let mut section = Self { $( $key: $key?, )* };
-                $( $rules(&mut section, node, reader); )?
-                Some(section)
-            }
-
-            fn show(out: &Self) -> Option<$crate::config::tree::Node> {
-                let entries = [$( (stringify!($key), <$kind as $crate::config::read::Kind>::show(&out.$key)) ),*];
-                let entries = entries.into_iter().filter_map(|(key, node)| Some((key.to_string(), node?))).collect();
-                Some($crate::config::tree::Node::new($crate::config::tree::NodeKind::Map(entries)))
-            }
-
-            fn inside() -> $crate::config::read::Inside {
-                $crate::config::read::Inside::Keys(vec![$( $crate::config::read::Key {
-                    name: stringify!($key),
-                    doc: &[$($key_doc),*],
-                    form: <$kind as $crate::config::read::Kind>::form(),
-                    default: [$($default)?].first().copied(),
-                    example: [$($example)?].first().copied(),
-                    is_optional: <$kind as $crate::config::read::Kind>::is_optional(),
-                    inside: <$kind as $crate::config::read::Kind>::inside(),
-                    try_read: $crate::config::read::try_read::<$kind>,
-                } ),*])
-            }
-        }
-    };
-}
-
-/// Declares a closed set of words.
-macro_rules! choice {
-    (
-        $(#[doc = $doc:literal])*
-        pub enum $name:ident { $( $(#[doc = $word_doc:literal])* $word:ident = $text:literal, )* }
-    ) => {
-        $(#[doc = $doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $name { $( $(#[doc = $word_doc])* $word, )* }
-
-        impl $name {
-            /// Every word, in declared order.
-            pub const ALL: &'static [Self] = &[$(Self::$word),*];
-
-            /// The word as it is written.
-            pub fn word(self) -> &'static str {
-                match self { $( Self::$word => $text, )* }
-            }
-        }
-
-        impl $crate::config::read::Kind for $name {
-            type Out = Self;
-
-            fn form() -> String {
-                [$($text),*].join(" | ")
-            }
-
-            fn read(
-                node: &$crate::config::tree::Node,
-                reader: &mut $crate::config::read::Reader,
-            ) -> Option<Self> {
-                let text = reader.text(node, &Self::form())?;
-                match text {
-                    $( $text => Some(Self::$word), )*
-                    other => {
-                        let shown = $crate::config::read::excerpt(other);
-                        let near = $crate::config::read::unknown("word", other, &[$($text),*]);
-                        reader.report(node, format_args!("{shown}: {near}"));
-                        None
-                    }
-                }
-            }
-
-            fn show(out: &Self) -> Option<$crate::config::tree::Node> {
-                Some($crate::config::tree::Node::scalar(out.word()))
-            }
-        }
-    };
-}
-
-pub(super) use {choice, section};
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_word_is_the_one_with_fewest_edits() {
-        let known = ["window", "memory", "error", "lateness", "seen"];
-        for (word, near) in [
-            ("windw", Some("window")),
-            ("Window", Some("window")),
-            ("wnidow", Some("window")),
-            ("eror", Some("error")),
-            ("sene", Some("seen")),
-            ("xyzzy", None),
-            ("", None),
-        ] {
-            assert_eq!(nearest(word, &known), near, "{word}");
-        }
-    }
+/// What a declaration says about a key's value.
+#[derive(Debug, Clone, Copy)]
+pub struct Texts {
+    pub default: Option<&'static str>,
+    pub example: Option<&'static str>,
 }

@@ -18,7 +18,7 @@ pub(super) fn reference(keys: &Inside) -> String {
 
 fn section(keys: &[Key], indent: &str, mark: &str, out: &mut String) {
     for key in keys {
-        let may_be_empty = matches!(key.inside, Inside::Named(_)) && key.default.is_some();
+        let may_be_empty = matches!(key.inside, Inside::Named(_)) && key.texts.default.is_some();
         let mark = if key.is_optional || may_be_empty { "#" } else { mark };
         let inner = format!("{indent}  ");
         comment(key, indent, out);
@@ -33,7 +33,7 @@ fn section(keys: &[Key], indent: &str, mark: &str, out: &mut String) {
                 section(keys, &format!("{inner}  "), mark, out);
             }
             Inside::Value | Inside::Properties => {
-                let value = key.default.or(key.example).unwrap_or_default();
+                let value = key.texts.default.or(key.texts.example).unwrap_or_default();
                 line(out, indent, mark, format_args!("{}: {value}", key.name));
             }
         }
@@ -47,7 +47,7 @@ fn line(out: &mut String, indent: &str, mark: &str, text: fmt::Arguments<'_>) {
 fn comment(key: &Key, indent: &str, out: &mut String) {
     wrap(key.doc.join(" ").trim(), indent, out);
     if !matches!(key.inside, Inside::Keys(_)) {
-        let presence = match (key.default, key.is_optional) {
+        let presence = match (key.texts.default, key.is_optional) {
             (Some(default), _) => format!("Default: {default}"),
             (None, true) => "Optional.".to_string(),
             (None, false) => "Required.".to_string(),

@@ -1,7 +1,8 @@
 //! The keys of the service itself: logging, HTTP, checkpoints, the journal and the limits of a record.
 
-use super::kinds::{Address, Count, Duration, Maybe, Size};
-use super::read::{choice, section};
+use super::declare::{choice, section};
+use super::kinds::Maybe;
+use super::scalars::{Address, Count, Duration, Size};
 
 const HOUR: u64 = 3_600_000;
 

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use super::aggregate::{Aggregate, Frequency};
-use super::dedup::{Dedup, Prior};
-use super::kinds::{Count, Duration, List, Maybe, Named, Topic, scalar};
-use super::read::{Kind, Reader, choice, excerpt, section};
+use super::aggregate::{Aggregate, Frequency, Measure};
+use super::declare::{choice, section};
+use super::dedup::{Cost, Dedup, Prior};
+use super::kinds::{List, Maybe, Named};
+use super::read::{Kind, Reader};
+use super::scalars::{Count, Duration, Topic, scalar};
 use super::tree::{Node, NodeKind};
+use super::words::excerpt;
 
 /// Stands for the stream's own name where a topic is written.
 pub(super) const OWN_NAME: &str = "<stream>";
@@ -98,50 +101,67 @@ impl Output {
     }
 }
 
-impl Event {
-    /// Every path that is read from a record.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        let time = self.time.as_ref().map(|time| &time.path);
-        let single = [&self.key, &self.id, &self.value, &self.weight, &self.importance];
-        self.item.iter().chain(time).chain(single.into_iter().flatten())
+impl Stream {
+    /// Every path that is read from a record, each once, in order.
+    pub fn paths(&self) -> Vec<&Path> {
+        let event = &self.event;
+        let single = [&event.key, &event.id, &event.value, &event.weight, &event.importance];
+        let penalties = self.dedup.rules.iter().filter_map(|rule| rule.penalty.as_ref()).chain(&self.dedup.penalty);
+        let costs = penalties.flat_map(|penalty| [&penalty.false_duplicate, &penalty.missed_duplicate]);
+        let costs = costs.filter_map(|cost| match cost {
+            Cost::Field(path) => Some(path),
+            Cost::Constant(_) => None,
+        });
+        let aggregates = self.aggregates.values().flat_map(|aggregate| match &aggregate.of {
+            Measure::Field(path) => [Some(path), aggregate.top.as_ref()],
+            Measure::Count | Measure::Value | Measure::Weight => [None, aggregate.top.as_ref()],
+        });
+        let time = event.time.iter().map(|time| &time.path);
+        let all = event.item.iter().chain(time).chain(single.into_iter().flatten()).chain(costs);
+        let mut paths: Vec<&Path> = all.chain(aggregates.flatten()).collect();
+        paths.sort();
+        paths.dedup();
+        paths
     }
 }
 
 fn check_event(event: &mut Event, node: &Node, reader: &mut Reader) {
     if event.item.is_empty() {
-        reader.rule(node, "item", "is an empty list; name at least one field");
+        reader.rule(node, "item", &[], "is an empty list; name at least one field");
     }
     for (index, path) in event.item.iter().enumerate() {
         if event.item[..index].contains(path) {
-            reader.rule(node, "item", format_args!("names {path} twice; once is enough"));
+            reader.rule(node, "item", &[], format_args!("names {path} twice; once is enough"));
         }
-    }
-    let paths = event.paths().count();
-    if paths > MOST_PATHS {
-        reader.report(node, format_args!("has {paths} paths in all; at most {MOST_PATHS} are read"));
     }
 }
 
 fn check_output(output: &mut Output, node: &Node, reader: &mut Reader) {
     if !reader.with_kafka {
         reader.report(node, "needs Kafka, and there is no kafka section; add kafka: {brokers: …} or remove this");
-    }
-    if output.topics().next().is_none() {
+    } else if output.topics().next().is_none() {
         reader.report(node, "names no topic; set unique, duplicate, late or rejected");
     }
 }
 
 fn check_stream(stream: &mut Stream, node: &Node, reader: &mut Reader) {
     if reader.with_kafka && stream.partitions != 1 {
-        reader.rule(node, "partitions", "belongs to the embedded service; with Kafka the topic decides, remove it");
+        let message = "belongs to the embedded service; with Kafka the topic decides, remove it";
+        reader.rule(node, "partitions", &[], message);
+    }
+    if stream.dedup.prior == Prior::AutoFrequency && stream.frequency.is_none() {
+        let message = "auto-frequency needs the frequency view; add frequency: {}";
+        reader.rule(node, "dedup.prior", &["frequency"], message);
     }
     super::dedup::check_with_event(&stream.dedup, &stream.event, node, reader);
-    if stream.dedup.prior == Prior::AutoFrequency && stream.frequency.is_none() {
-        reader.rule(node, "dedup.prior", "auto-frequency needs the frequency view; add frequency: {}");
-    }
     for (name, aggregate) in &stream.aggregates {
         let at = format!("aggregates.{name}");
         super::aggregate::check_with_event(aggregate, &stream.event, &at, node, reader);
+    }
+    let paths = stream.paths().len();
+    if paths > MOST_PATHS {
+        let message = format!("the stream reads {paths} fields of a record in all; name at most {MOST_PATHS}");
+        reader.rule(node, "event", &[], message);
     }
 }
 

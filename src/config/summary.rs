@@ -3,9 +3,9 @@
 use super::Config;
 use super::aggregate::{Aggregate, MeasureForm};
 use super::dedup::{Dedup, Sizing, Window};
+use super::emit;
 use super::read::Kind;
 use super::stream::{Event, Stream};
-use super::tree;
 
 const MOST_STREAMS: usize = 12;
 
@@ -69,5 +69,5 @@ fn aggregate(aggregate: &Aggregate) -> String {
 }
 
 fn shown<K: Kind>(out: &K::Out) -> String {
-    K::show(out).map(|node| tree::plain(&node)).unwrap_or_default()
+    K::show(out).map(|node| emit::plain(&node)).unwrap_or_default()
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::read::{Inside, Key, Mistake, nearest};
+use super::read::{Inside, Key, Mistake};
 use super::tree::{Node, NodeKind, Place};
+use super::words::nearest;
 
 pub const PREFIX: &str = "EBB_";
 const STEP: &str = "__";
