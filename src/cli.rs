@@ -74,9 +74,9 @@ pub struct Demo {
     /// Synthetic clicks a second
     #[arg(long, value_name = "CLICKS", default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate: u32,
-    /// Where state is kept; a temporary directory when absent
-    #[arg(long, value_name = "DIRECTORY")]
-    pub data_dir: Option<PathBuf>,
+    /// Where state is kept
+    #[arg(long, value_name = "DIRECTORY", default_value = "data/demo")]
+    pub data_dir: PathBuf,
 }
 
 impl From<Demo> for DemoOptions {
