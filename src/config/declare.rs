@@ -50,7 +50,7 @@ macro_rules! section {
                     doc: &[$($key_doc),*],
                     form: <$kind as $crate::config::read::Kind>::form(),
                     texts: $crate::config::declare::texts!($($default)?; $($example)?),
-                    is_optional: <$kind as $crate::config::read::Kind>::is_optional(),
+                    is_optional: <$kind as $crate::config::read::Kind>::absent().is_some(),
                     inside: <$kind as $crate::config::read::Kind>::inside(),
                 } ),*])
             }

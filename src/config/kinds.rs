@@ -25,16 +25,12 @@ impl<K: Kind> Kind for Maybe<K> {
         K::show(out.as_ref()?)
     }
 
-    fn absent(_: &Node, _: &mut Reader) -> Option<Self::Out> {
+    fn absent() -> Option<Self::Out> {
         Some(None)
     }
 
     fn inside() -> Inside {
         K::inside()
-    }
-
-    fn is_optional() -> bool {
-        true
     }
 }
 

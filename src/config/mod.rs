@@ -93,9 +93,7 @@ fn check_config(config: &mut Config, node: &Node, reader: &mut Reader) {
 fn check_topics(config: &mut Config, node: &Node, reader: &mut Reader) {
     let mut read: Vec<(String, String)> = Vec::new();
     for (name, stream) in &mut config.streams {
-        if stream.topic == stream::OWN_NAME {
-            stream.topic.clone_from(name);
-        }
+        stream.take_name(name);
         let outputs = stream.output.iter().flat_map(|output| output.topics());
         for (verdict, topic) in outputs.filter(|(_, topic)| *topic == stream.topic) {
             let (key, own) = (format!("streams.{name}.output.{verdict}"), format!("streams.{name}.topic"));
@@ -119,7 +117,7 @@ fn check_topics(config: &mut Config, node: &Node, reader: &mut Reader) {
 pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
-    /// The mistakes, in the order of the declared keys.
+    /// The mistakes, from the top of the file to its end, then those of the environment.
     pub fn all(&self) -> &[Mistake] {
         &self.0
     }
@@ -161,6 +159,8 @@ impl Config {
         property_check: PropertyCheck,
     ) -> Result<Self, Mistakes> {
         let mut root = Node::parse(text).map_err(|error| syntax(&error))?;
+        // The file as a whole stands nowhere: what is missing from it has no line.
+        root.place = Place::Unknown;
         if root.kind == NodeKind::Empty {
             root.kind = NodeKind::Map(Vec::new());
         }
@@ -168,10 +168,14 @@ impl Config {
         variables::lay_over(&mut root, &Config::inside(), variables, &mut misnamed);
         let mut reader = Reader::new(root.child("kafka").is_some(), property_check);
         let config = Config::read(&root, &mut reader);
-        reader.mistakes.extend(misnamed);
+        let mut mistakes = reader.mistakes;
+        mistakes.extend(misnamed);
         match config {
-            Some(config) if reader.mistakes.is_empty() => Ok(config),
-            _ => Err(Mistakes(reader.mistakes)),
+            Some(config) if mistakes.is_empty() => Ok(config),
+            _ => {
+                mistakes.sort_by_key(|mistake| mistake.place.rank());
+                Err(Mistakes(mistakes))
+            }
         }
     }
 

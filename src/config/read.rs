@@ -109,11 +109,17 @@ impl Reader {
         self.at(name, |reader| {
             let read = match (section.child(name), texts.default) {
                 (Some(node), _) => reader.filled::<K>(node),
-                (None, None) => K::absent(section, reader),
+                (None, None) => K::absent().or_else(|| reader.missing::<K>(section, texts)),
                 (None, Some(text)) => reader.declared::<K>(text),
             };
             read.or_else(|| reader.stand_in::<K>(texts))
         })
+    }
+
+    fn missing<K: Kind>(&mut self, section: &Node, texts: Texts) -> Option<K::Out> {
+        let example = texts.example.map(|example| format!(", such as {example}")).unwrap_or_default();
+        self.report(section, format_args!("is missing; write {}{example}", K::form()));
+        None
     }
 
     /// Reads the text of a declaration.
@@ -130,10 +136,8 @@ impl Reader {
     /// A value to go on with after a mistake; it adds no mistakes of its own.
     fn stand_in<K: Kind>(&mut self, texts: Texts) -> Option<K::Out> {
         let reported = self.mistakes.len();
-        let value = match texts.default.or(texts.example) {
-            Some(text) if !K::is_optional() => self.declared::<K>(text),
-            _ => K::absent(&Node::new(NodeKind::Empty), self),
-        };
+        let text = texts.default.or(texts.example);
+        let value = K::absent().or_else(|| self.declared::<K>(text?));
         self.mistakes.truncate(reported);
         value
     }
@@ -156,16 +160,12 @@ pub trait Kind {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self::Out>;
     /// The tree that reads back as `out`; `None` where the key would be left out.
     fn show(out: &Self::Out) -> Option<Node>;
-    /// What a missing key without a default means.
-    fn absent(section: &Node, reader: &mut Reader) -> Option<Self::Out> {
-        reader.report(section, format_args!("is missing; write {}", Self::form()));
+    /// What a missing key without a default means, if it may be missing.
+    fn absent() -> Option<Self::Out> {
         None
     }
     fn inside() -> Inside {
         Inside::Value
-    }
-    fn is_optional() -> bool {
-        false
     }
 }
 

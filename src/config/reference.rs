@@ -53,6 +53,9 @@ fn comment(key: &Key, indent: &str, out: &mut String) {
             (None, false) => "Required.".to_string(),
         };
         wrap(&format!("Form: {}. {presence}", key.form), indent, out);
+        if let (Some(_), Some(example)) = (key.texts.default, key.texts.example) {
+            wrap(&format!("Such as: {example}"), indent, out);
+        }
     }
 }
 

@@ -7,12 +7,10 @@ use super::declare::{choice, section};
 use super::dedup::{Cost, Dedup, Prior};
 use super::kinds::{List, Maybe, Named};
 use super::read::{Kind, Reader};
-use super::scalars::{Count, Duration, Topic, scalar};
+use super::scalars::{Count, Duration, OWN_NAME, Topic, scalar};
 use super::tree::{Node, NodeKind};
 use super::words::excerpt;
 
-/// Stands for the stream's own name where a topic is written.
-pub(super) const OWN_NAME: &str = "<stream>";
 const MOST_PATHS: usize = 32;
 const MOST_STEPS: usize = 8;
 const DAY: u64 = 86_400_000;
@@ -20,7 +18,7 @@ const DAY: u64 = 86_400_000;
 section! {
     /// One topic, how to read an event from it, and the views kept over it.
     pub struct Stream {
-        /// The topic that is read. `<stream>` stands for the stream's own name.
+        /// The topic that is read.
         topic: Topic = "<stream>";
         /// How many partitions the embedded service keeps. With Kafka the topic decides.
         partitions: Count<1, 4096> = "1";
@@ -77,13 +75,13 @@ section! {
     /// The topics that events go to after their verdict. A verdict without a topic is only counted.
     pub struct Output {
         /// Events seen for the first time within the window.
-        unique: Maybe<Topic>, eg "clicks.unique";
+        unique: Maybe<Topic>, eg "<stream>.unique";
         /// Events seen before within the window.
-        duplicate: Maybe<Topic>, eg "clicks.duplicate";
+        duplicate: Maybe<Topic>, eg "<stream>.duplicate";
         /// Events older than the window.
-        late: Maybe<Topic>, eg "clicks.late";
+        late: Maybe<Topic>, eg "<stream>.late";
         /// Records that are no event, with the reason in a header.
-        rejected: Maybe<Topic>, eg "clicks.rejected";
+        rejected: Maybe<Topic>, eg "<stream>.rejected";
     }
     rules check_output
 }
@@ -102,6 +100,16 @@ impl Output {
 }
 
 impl Stream {
+    /// Puts the stream's name where its topics ask for it.
+    pub(super) fn take_name(&mut self, name: &str) {
+        let outputs = self.output.iter_mut().flat_map(|output| {
+            [&mut output.unique, &mut output.duplicate, &mut output.late, &mut output.rejected].into_iter().flatten()
+        });
+        for topic in outputs.chain([&mut self.topic]) {
+            *topic = topic.replace(OWN_NAME, name);
+        }
+    }
+
     /// Every path that is read from a record, each once, in order.
     pub fn paths(&self) -> Vec<&Path> {
         let event = &self.event;

@@ -24,6 +24,17 @@ pub enum Place {
     Unknown,
 }
 
+impl Place {
+    /// The order in which people look: the file from its top, then the environment.
+    pub fn rank(&self) -> u64 {
+        match self {
+            Self::Unknown => 0,
+            Self::Line(line) => *line,
+            Self::Variable(_) => u64::MAX,
+        }
+    }
+}
+
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
