@@ -56,7 +56,7 @@ fn two_lines_are_enough_and_everything_else_has_a_default() {
     assert!(config.kafka.is_none());
     assert!((1..=256).contains(&config.workers));
     let one_field = parse("streams: {clicks: {event: {item: ip}}}").unwrap();
-    assert_eq!(one_field.streams["clicks"].event.item[0].steps(), ["ip"]);
+    assert_eq!(one_field.streams["clicks"].event.item[0].segments(), ["ip"]);
 }
 
 #[test]

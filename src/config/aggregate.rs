@@ -4,7 +4,7 @@ use super::declare::{choice, section};
 use super::kinds::Maybe;
 use super::read::{Kind, Reader};
 use super::scalars::{Count, DecayForm, Duration, Fraction, Positive, Size, scalar};
-use super::stream::{Event, FieldPath, Path};
+use super::stream::{Event, FieldPath, Path, parse_path};
 use super::tree::Node;
 use crate::units::DurationMs;
 
@@ -131,7 +131,7 @@ impl Kind for MeasureForm {
             "count" => Ok(Measure::Count),
             "value" => Ok(Measure::Value),
             "weight" => Ok(Measure::Weight),
-            path => Path::parse(path).map(Measure::Field),
+            path => parse_path(path).map(Measure::Field),
         })
     }
 

@@ -54,8 +54,6 @@ section! {
         http: service::Http = "{}";
         /// When shards are saved.
         checkpoint: service::Checkpoint = "{}";
-        /// The log of the embedded service.
-        journal: service::Journal = "{}";
         /// What a record may be at most.
         limits: service::Limits = "{}";
         /// The connection to Kafka. Without it the service runs embedded: events come by HTTP.

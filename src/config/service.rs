@@ -1,4 +1,4 @@
-//! The keys of the service itself: logging, HTTP, checkpoints, the journal and the limits of a record.
+//! The keys of the service itself: logging, HTTP, checkpoints and the limits of a record.
 
 use super::declare::{choice, section};
 use super::kinds::Maybe;
@@ -61,24 +61,12 @@ section! {
 section! {
     /// When shards are saved.
     pub struct Checkpoint {
-        /// How often each shard is saved. A crash replays at most this much of the log, or `bytes` of it.
-        every: Duration<100, HOUR> = "10s";
-        /// A shard is also saved after this many bytes of records.
-        bytes: Size<4096, {1 << 40}> = "64MiB";
-        /// How long one save may take before the store is given up and opened anew.
-        deadline: Duration<100, HOUR> = "30s";
+        /// How often each shard is saved. A crash replays at most this much of the log.
+        every: Duration<10, HOUR> = "10s";
+        /// How long one write of the store may take before the store is given up.
+        deadline: Duration<100, HOUR> = "10s";
         /// How many saves of each shard are kept.
         generations: Count<2, 16> = "3";
-    }
-}
-
-section! {
-    /// The log of the embedded service: events are kept here before they are answered.
-    pub struct Journal {
-        /// How long events wait for others, to be flushed to the disk together.
-        group: Duration<0, 1000> = "2ms";
-        /// How long a flush may take before its events are answered with an error.
-        deadline: Duration<100, HOUR> = "5s";
     }
 }
 
@@ -86,9 +74,9 @@ section! {
     /// What a record may be at most; larger ones end as `rejected(limits)`.
     pub struct Limits {
         /// Bytes of a record.
-        record: Size<64, {64 << 20}> = "1MiB";
+        record: Size<64, {2 << 20}> = "1MiB";
         /// How deep its objects and lists nest.
-        depth: Count<1, 128> = "64";
+        depth: Count<1, 120> = "64";
         /// How many fields all its objects have together.
         fields: Count<1, 1_000_000> = "1024";
         /// Bytes of one field name.

@@ -9,10 +9,10 @@ use super::kinds::{List, Maybe, Named};
 use super::read::{Kind, Reader};
 use super::scalars::{Count, Duration, OWN_NAME, Topic, scalar};
 use super::tree::{Node, NodeKind};
+use crate::shard::SpecError;
 use super::words::excerpt;
 
 const MOST_PATHS: usize = 32;
-const MOST_STEPS: usize = 8;
 const DAY: u64 = 86_400_000;
 
 section! {
@@ -173,57 +173,11 @@ fn check_stream(stream: &mut Stream, node: &Node, reader: &mut Reader) {
     }
 }
 
-/// The steps to a field of a record.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Path(Vec<String>);
+pub use crate::shard::Path;
 
-impl Path {
-    /// The names to follow, outermost first; at least one, at most eight.
-    pub fn steps(&self) -> &[String] {
-        &self.0
-    }
-
-    /// Reads `user.id`; a dot within a name is written `\.`, a backslash `\\`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let form = FieldPath::form();
-        let refused = |why: &str| Err(format!("{} {why}; write {form}", excerpt(text)));
-        let mut steps = vec![String::new()];
-        let mut chars = text.chars();
-        while let Some(c) = chars.next() {
-            let step = match (c, steps.last_mut()) {
-                ('.', _) => {
-                    steps.push(String::new());
-                    continue;
-                }
-                (_, None) => continue,
-                (_, Some(step)) => step,
-            };
-            match c {
-                '\\' => match chars.next() {
-                    Some(escaped @ ('.' | '\\')) => step.push(escaped),
-                    _ => return refused("has a backslash before neither a dot nor a backslash"),
-                },
-                plain => step.push(plain),
-            }
-        }
-        if steps.iter().any(String::is_empty) {
-            return refused("has an empty step");
-        }
-        if steps.len() > MOST_STEPS {
-            return refused("is too deep");
-        }
-        if text.len() > 1024 {
-            return refused("is too long");
-        }
-        Ok(Self(steps))
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps: Vec<String> = self.0.iter().map(|step| step.replace('\\', "\\\\").replace('.', "\\.")).collect();
-        f.write_str(&steps.join("."))
-    }
+/// Reads `user.id`; a dot within a name is written `\.`, a backslash `\\`.
+pub(super) fn parse_path(text: &str) -> Result<Path, String> {
+    text.parse().map_err(|error: SpecError| format!("{error}; write {}", FieldPath::form()))
 }
 
 /// A path to a field.
@@ -238,7 +192,7 @@ impl Kind for FieldPath {
     }
 
     fn read(node: &Node, reader: &mut Reader) -> Option<Path> {
-        scalar(node, reader, &Self::form(), Path::parse)
+        scalar(node, reader, &Self::form(), parse_path)
     }
 
     fn show(out: &Path) -> Option<Node> {

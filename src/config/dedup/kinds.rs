@@ -3,7 +3,7 @@
 use super::{LONGEST, MOST_EVENTS};
 use crate::config::read::{Kind, Reader};
 use crate::config::scalars::{Fraction, scalar};
-use crate::config::stream::Path;
+use crate::config::stream::{Path, parse_path};
 use crate::config::tree::Node;
 use crate::config::words::excerpt;
 use crate::units::{DurationMs, parse_duration_ms};
@@ -71,7 +71,7 @@ impl Kind for CostForm {
         scalar(node, reader, &Self::form(), |text| match text.parse::<f64>() {
             Ok(cost) if cost.is_finite() && cost >= 0.0 => Ok(Cost::Constant(cost)),
             Ok(_) => Err(format!("{} is not a cost; write {}", excerpt(text), Self::form())),
-            Err(_) => Path::parse(text).map(Cost::Field),
+            Err(_) => parse_path(text).map(Cost::Field),
         })
     }
 

@@ -29,8 +29,9 @@ section! {
         rate: Maybe<Positive<1_000_000_000>>, eg "2000";
         /// Distinct items that are expected within the window, in each partition.
         items: Maybe<Count<1, MOST_EVENTS>>, eg "10000000";
-        /// How far an event may lie behind the newest one and still be judged by its own window (time windows only).
-        lateness: Duration<0, LONGEST> = "0s";
+        /// How far an event may lie behind the newest one and still be judged by its own whole window (time windows
+        /// only). An older one that is not remembered is `late`. An eighth of the window unless given.
+        lateness: Maybe<Duration<0, LONGEST>>, eg "1h";
         /// From when the window counts: `first` = from the accepted event (one charge a window), `last` = from the
         /// latest sighting.
         seen: Seen = "first";

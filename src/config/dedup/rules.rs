@@ -26,11 +26,12 @@ pub fn check_dedup(dedup: &mut Dedup, node: &Node, reader: &mut Reader) {
 
 fn check_lateness(dedup: &Dedup, node: &Node, reader: &mut Reader) {
     match dedup.window {
-        Window::Events(_) if dedup.lateness.0 > 0 => {
+        Window::Events(_) if dedup.lateness.is_some() => {
             reader.rule(node, "lateness", &["window"], "has no meaning in a window of events; remove it");
         }
-        Window::Time(window) if dedup.lateness.0 > window.0 => {
-            let message = format!("{} is longer than the window; write at most {window}", dedup.lateness);
+        Window::Time(window) if dedup.lateness.is_some_and(|late| late.0 > window.0) => {
+            let late = dedup.lateness.unwrap_or(window);
+            let message = format!("{late} is longer than the window; write at most {window}");
             reader.rule(node, "lateness", &["window"], message);
         }
         _ => {}
