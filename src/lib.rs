@@ -20,6 +20,7 @@ pub mod filter;
 pub mod shard;
 pub mod sketch;
 
+pub mod http;
 pub mod metrics;
 pub mod store;
 pub mod workers;
