@@ -13,6 +13,7 @@
 //! - [`store`]: checkpoints and the journal, the only module that names sled; [`kafka`]: the only one that names rdkafka.
 //! - [`metrics`]: every metric, once.
 //! - [`workers`]: the threads that own shards, and streams as the outside sees them.
+//! - [`http`]: questions and events over HTTP, the only module that names axum.
 //! - [`config`]: one YAML file to a configuration that is valid because it exists; [`telemetry`]: log lines.
 //! - [`app`]: what starts and stops in which order; [`cli`]: what may be asked of the binary.
 
@@ -27,6 +28,7 @@ pub mod filter;
 pub mod shard;
 pub mod sketch;
 
+pub mod http;
 pub mod kafka;
 pub mod metrics;
 pub mod store;

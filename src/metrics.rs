@@ -79,6 +79,7 @@ pub struct Metrics {
     pub http_seconds: HistogramVec,
     pub http_connections: IntGauge,
     pub http_refused: IntCounter,
+    pub http_timeouts: IntCounterVec,
 }
 
 impl Default for Metrics {
@@ -129,6 +130,11 @@ impl Metrics {
             http_seconds: d.latencies("http_request_seconds", "Time to answer an HTTP request.", &["route"]),
             http_connections: d.gauge("http_connections", "Open HTTP connections."),
             http_refused: d.counter("http_refused_connections_total", "Connections closed because too many were open."),
+            http_timeouts: d.counters(
+                "http_timeouts_total",
+                "Connections closed because a phase of them lasted too long.",
+                &["phase"],
+            ),
             registry: d.0,
         }
     }

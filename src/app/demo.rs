@@ -52,7 +52,9 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<()> {
                 other => anyhow::bail!("the shards are not ready: {other:?}"),
             }
             let stream = streams.get(STREAM).context("the demonstration has a stream of clicks")?;
-            println!("\n  service   http://{address}\n  metrics   http://{address}/metrics\n  readiness http://{address}/readyz\n");
+            println!(
+                "\n  service   http://{address}\n  metrics   http://{address}/metrics\n  readiness http://{address}/readyz\n"
+            );
             feed(stream, rate, address).await
         });
         let fed = async {
@@ -112,7 +114,8 @@ async fn feed(stream: &Stream, rate: u32, address: SocketAddr) -> anyhow::Result
 async fn tell(counts: &Counts, stream: &Stream) {
     let rejected: u64 = Reason::ALL.into_iter().map(|reason| counts.rejected(reason)).sum();
     let Ok(shards) = stream.status().await else { return };
-    let mean = |figure: fn(&crate::workers::ShardStatus) -> f64| shards.iter().map(figure).sum::<f64>() / shards.len() as f64;
+    let mean =
+        |figure: fn(&crate::workers::ShardStatus) -> f64| shards.iter().map(figure).sum::<f64>() / shards.len() as f64;
     println!(
         "clicks {:>9}   unique {:>9}   duplicate {:>8}   late {:>6}   rejected {:>5}   filter {:.2}% full, {:.1e} false duplicates",
         counts.total(),

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::config::Config;
-use crate::http::{self, HttpLimits};
+use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::shard::Plan;
 use crate::store::{OpenReport, ShardId, Store, StoreOptions};
@@ -106,15 +106,14 @@ impl Service {
             }
         };
         tracing::info!(address = %listener.local_addr()?, "listening");
-        let limits = http_limits(&config);
-        let state = http::State::new(streams.clone(), metrics.clone());
+        let api = Arc::new(Api { streams: streams.clone(), metrics: metrics.clone(), limits: http_limits(&config) });
         let mut servers = tokio::task::JoinSet::new();
         match admin {
-            None => drop(servers.spawn(http::serve(listener, http::all(state), limits, until_stopped()))),
+            None => drop(servers.spawn(http::serve(listener, Routes::all(api), until_stopped()))),
             Some(admin) => {
                 tracing::info!(address = %admin.local_addr()?, "listening for probes and metrics");
-                servers.spawn(http::serve(listener, http::service(state.clone()), limits.clone(), until_stopped()));
-                servers.spawn(http::serve(admin, http::admin(state), limits, until_stopped()));
+                servers.spawn(http::serve(listener, Routes::service(api.clone()), until_stopped()));
+                servers.spawn(http::serve(admin, Routes::admin(api), until_stopped()));
             }
         }
         let reporting = tokio::spawn(report_readiness(streams, metrics.clone()));
@@ -183,20 +182,21 @@ fn keep_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Resu
             kept == partitions.to_be_bytes(),
             "streams.{stream}.partitions: is {partitions}, but the state in data_dir was made with {}; write that, or \
              begin with an empty data_dir",
-            <[u8; 4]>::try_from(kept.as_slice()).map_or_else(|_| "another number".into(), |n| u32::from_be_bytes(n).to_string())
+            <[u8; 4]>::try_from(kept.as_slice())
+                .map_or_else(|_| "another number".into(), |n| u32::from_be_bytes(n).to_string())
         ),
     }
     Ok(())
 }
 
 type Lists = Vec<Vec<(ShardId, Arc<Plan>)>>;
-type Routes = BTreeMap<String, (Arc<Plan>, Vec<(usize, usize)>)>;
+type Places = BTreeMap<String, (Arc<Plan>, Vec<(usize, usize)>)>;
 
 /// Deals the shards out to the workers, one each in turn.
-fn assign(plans: BTreeMap<String, (Arc<Plan>, u32)>, workers: usize) -> (Lists, Routes) {
+fn assign(plans: BTreeMap<String, (Arc<Plan>, u32)>, workers: usize) -> (Lists, Places) {
     let shards: usize = plans.values().map(|(_, partitions)| *partitions as usize).sum();
     let mut lists: Lists = vec![Vec::new(); workers.min(shards).max(1)];
-    let (mut routes, mut turn) = (Routes::new(), 0);
+    let (mut routes, mut turn) = (Places::new(), 0);
     for (name, (plan, partitions)) in plans {
         let mut places = Vec::new();
         for partition in 0..partitions {

@@ -53,7 +53,9 @@ fn dedup_spec(dedup: &Dedup) -> anyhow::Result<DedupSpec> {
     anyhow::ensure!(dedup.filter == Filter::Timing, "filter: only timing is built so far");
     let Sizing::Memory(memory) = dedup.sizing() else { anyhow::bail!("error: only memory is built so far") };
     let filter = match dedup.window {
-        Window::Time(window) => TimingSpec::time(window.0, dedup.lateness.map_or(window.0 / 8, |late| late.0), memory.0),
+        Window::Time(window) => {
+            TimingSpec::time(window.0, dedup.lateness.map_or(window.0 / 8, |late| late.0), memory.0)
+        }
         Window::Events(window) => TimingSpec::count(window, memory.0),
     };
     let seen = match dedup.seen {

@@ -1,7 +1,5 @@
 //! The keys of a stream: its topic, how an event is read from a record, the views over it, and where verdicts go.
 
-use std::fmt;
-
 use super::aggregate::{Aggregate, Frequency, Measure};
 use super::declare::{choice, section};
 use super::dedup::{Cost, Dedup, Prior};
@@ -10,7 +8,6 @@ use super::read::{Kind, Reader};
 use super::scalars::{Count, Duration, OWN_NAME, Topic, scalar};
 use super::tree::{Node, NodeKind};
 use crate::shard::SpecError;
-use super::words::excerpt;
 
 const MOST_PATHS: usize = 32;
 const DAY: u64 = 86_400_000;

@@ -34,7 +34,7 @@ pub use error::StoreError;
 pub use journal::{Bounds, JournalBatch, Replay};
 pub use manifest::{Identity, Refusal};
 
-use crate::shard::NextOffset;
+pub use crate::shard::NextOffset;
 
 use checkpoint::Generations;
 use guard::Opened;
