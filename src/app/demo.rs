@@ -101,7 +101,7 @@ async fn feed(stream: &Stream, rate: u32, address: SocketAddr) -> anyhow::Result
         }
         if let Some(example) = example.filter(|_| !shown) {
             println!("ask whether this click was seen within the last day:\n");
-            println!("  curl -s http://{address}/v1/streams/{STREAM}/decide -d '{{\"event\":{example}}}'\n");
+            println!("  curl -s http://{address}/v1/streams/{STREAM}/decide --json '{{\"event\":{example}}}'\n");
             shown = true;
         }
         if told.elapsed() >= Duration::from_secs(1) {
