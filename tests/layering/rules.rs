@@ -19,7 +19,8 @@ const TIERS: &[&[&str]] = &[
     &["main", "lib"],
 ];
 /// Modules that only these may use.
-const USED_BY: &[(&str, &[&str])] = &[("config", &["app", "cli"]), ("metrics", &["kafka", "workers", "http", "app"])];
+const USED_BY: &[(&str, &[&str])] =
+    &[("config", &["telemetry", "app", "cli", "main"]), ("metrics", &["kafka", "workers", "http", "app"])];
 /// Modules that use nothing but these.
 const USES: &[(&str, &[&str])] = &[("traffic", &["random"])];
 /// Foreign crates that only one module names.
