@@ -161,9 +161,11 @@ fn decimal(json: &mut Vec<u8>, mut number: u64, width: usize) {
     json.extend_from_slice(&digits[first.min(digits.len() - width)..]);
 }
 
-/// The lowest `width` digits.
-fn hexadecimal(json: &mut Vec<u8>, number: u64, width: u32) {
-    json.extend((0..width).rev().map(|place| b"0123456789abcdef"[(number >> (4 * place)) as usize & 0xF]));
+/// The lowest `width` digits, 16 at most.
+fn hexadecimal(json: &mut Vec<u8>, number: u64, width: usize) {
+    let digits: [u8; 16] =
+        std::array::from_fn(|place| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 0xF]);
+    json.extend_from_slice(&digits[digits.len() - width..]);
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ use cast::{Crawler, Farm, People};
 use catalog::Catalog;
 use draw::{chance, exponential};
 use json::Message;
-use rhythm::Rhythm;
+use rhythm::{Rates, Rhythm};
 
 /// See the module. Never ends.
 #[derive(Debug, Clone)]
@@ -100,7 +100,8 @@ impl Traffic {
             crawler: Crawler::default(),
             random,
         };
-        traffic.wait();
+        let rates = traffic.rhythm.rates(0);
+        traffic.wait(rates);
         Ok(traffic)
     }
 
@@ -137,13 +138,12 @@ impl Traffic {
         // A delayed Poisson stream is a Poisson stream: drawing the delay backwards from the arrival spares a queue.
         let time_ms = self.rhythm.at_ms(at_ns).saturating_sub_unsigned(delay_ms(random));
         let message = Message { id: self.new_id(), time_ms, hit, campaign, cost };
-        self.wait();
+        self.wait(rates);
         Sending { at_ns, number: 0, source, repeat: None, message }
     }
 
     /// Until the next click that is no follow-up.
-    fn wait(&mut self) {
-        let rates = self.rhythm.rates(self.next_ns);
+    fn wait(&mut self, rates: Rates) {
         let gap_ns = exponential(&mut self.random, 1e9 / (rates.steady + rates.burst));
         self.next_ns = self.next_ns.saturating_add(gap_ns as u64);
     }

@@ -86,15 +86,21 @@ fn delays_are_mostly_short_with_a_heavy_tail() {
 }
 
 #[test]
-fn campaigns_of_people_follow_zipf() {
-    let mut counts = [0.0; 200];
+fn campaigns_and_ads_of_people_follow_zipf() {
+    let (mut campaigns, mut ads) = ([0.0; 200], [0.0; 25]);
     for click in LONG.iter().filter(|click| click.truth.source == Source::Person) {
         let ad = (click.truth.item >> 32) as u32;
-        counts[(ad / 25) as usize] += 1.0;
+        campaigns[(ad / 25) as usize] += 1.0;
+        ads[(ad % 25) as usize] += 1.0;
     }
-    for rank in [2, 4, 8, 16, 32, 64] {
-        let (got, law) = (counts[0] / counts[rank - 1], libm::pow(rank as f64, aim::CAMPAIGN_SKEW));
-        assert!((got / law - 1.0).abs() < 0.15, "rank {rank}: first is {got:.2} times as frequent instead of {law:.2}");
+    for (name, counts, skew) in [("campaign", &campaigns[..], aim::CAMPAIGN_SKEW), ("ad", &ads[..], aim::AD_SKEW)] {
+        for rank in [2, 4, 8, 16, 32, 64].into_iter().filter(|rank| *rank <= counts.len()) {
+            let (got, law) = (counts[0] / counts[rank - 1], libm::pow(rank as f64, skew));
+            assert!(
+                (got / law - 1.0).abs() < 0.15,
+                "{name} {rank}: the first is {got:.2} times as frequent, not {law:.2}"
+            );
+        }
     }
 }
 
