@@ -85,15 +85,11 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         ("htttp: {}", "htttp (line 1): there is no such key; did you mean http?"),
         ("log: {levle: info}", "log.levle (line 1): there is no such key; did you mean level?"),
         ("http: {max-body: 1MiB}", "http.max-body (line 1): there is no such key; did you mean max_body?"),
-        ("checkpoint:\n  evry: 1s", "checkpoint.evry (line 4): there is no such key; did you mean every?"),
+        ("checkpoint:\n  evry: 1s", "checkpoint.evry (line 2): there is no such key; did you mean every?"),
         ("limits: {xyzzy: 1}", "limits.xyzzy (line 1): there is no such key; there are record, depth, fields, key"),
         ("\"a\\eb\\n\": 1", "a\\u{1b}b\\n (line 1): there is no such key; there are data_dir, workers"),
     ] {
-        let told_now = match text.starts_with("strems") {
-            true => parse(&format!("{text}\n{TWO_LINES}")).unwrap_err(),
-            false if text.starts_with("checkpoint") => mistake(&format!("{TWO_LINES}{text}")),
-            false => mistake(&format!("{text}\n{TWO_LINES}")),
-        };
+        let told_now = mistake(&format!("{text}\n{TWO_LINES}"));
         assert!(told_now.contains(told), "{told_now}");
     }
 }
@@ -414,6 +410,12 @@ fn hostile_yaml_ends_in_a_clean_message() {
         ("nested lists", "[".repeat(100_000)),
         ("nested maps", "{a: ".repeat(100_000)),
         ("nested blocks", (0..400).map(|i| format!("{}a:\n", " ".repeat(i))).collect()),
+        ("a long duration", format!("{TWO_LINES}http: {{drain: {}}}", "9".repeat(1 << 19))),
+        ("terminal codes", format!("{TWO_LINES}http: {{drain: \"\\e[31m\"}}")),
+        (
+            "terminal codes for librdkafka",
+            format!("{TWO_LINES}kafka: {{brokers: 'k:1', properties: {{security.protocol: \"\\e[31m\"}}}}"),
+        ),
         ("a huge scalar", format!("data_dir: {}", "x".repeat(2 << 20))),
         ("a long path", format!("{TWO_LINES}data_dir: {}", "x".repeat(1 << 19))),
         ("a long name", format!("streams: {{{}: {{event: {{item: a}}}}}}", "n".repeat(900))),
@@ -437,7 +439,7 @@ fn hostile_yaml_ends_in_a_clean_message() {
         ("a large number", format!("{TWO_LINES}workers: {}\n", "9".repeat(400))),
     ] {
         let told = parse(&yaml).expect_err(what);
-        assert!(told.len() < 100_000, "{what}: {} bytes", told.len());
+        assert!(told.lines().all(|line| line.len() < 5_000) && told.len() < 50_000, "{what}: {} bytes", told.len());
         assert!(told.chars().all(|c| c == '\n' || !c.is_control()), "{what}: {told}");
         assert!(told.contains("mistake"), "{what}: {told}");
     }

@@ -1,4 +1,4 @@
-//! [`section!`] and [`choice!`]: the only places where keys and words are declared. From one declaration come the type,
+//! `section!` and `choice!`: the only places where keys and words are declared. From one declaration come the type,
 //! its reading, its defaults, its part of the reference and its part of the effective configuration.
 
 /// Declares a section: each key once, with its documentation, its kind, and a default (`= "text"`) or an example

@@ -205,3 +205,36 @@ const OWNED: [(&str, &str); 16] = [
     ("check.crcs", "belongs to Ebb: every record is checked; remove it"),
     ("acks", "belongs to Ebb: transactions need all replicas; remove it"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_property_hides_is_known_by_its_name() {
+        for name in [
+            "sasl.password",
+            "ssl.key.password",
+            "ssl.keystore.password",
+            "ssl.key.pem",
+            "sasl.jaas.config",
+            "sasl.oauthbearer.client.secret",
+            "sasl.oauthbearer.config",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["sasl.username", "ssl.key.location", "ssl.ca.location", "security.protocol", "client.id"] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn brokers_have_a_host_and_a_port() {
+        for broker in ["localhost:9092", "10.0.0.1:1", "[::1]:9092", "kafka-0.kafka.svc:9092"] {
+            assert!(is_broker(broker), "{broker}");
+        }
+        for broker in ["", "localhost", ":9092", "a:0", "a:65536", "a:b", "a b:1", "SSL://a:1", "a:"] {
+            assert!(!is_broker(broker), "{broker}");
+        }
+    }
+}

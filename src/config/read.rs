@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::tree::{Node, NodeKind, Place};
-use super::words::unknown;
+use super::words::{printable, unknown};
 
 /// One mistake: where, what is wrong, what would be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,14 +18,16 @@ pub struct Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.place, self.path.is_empty()) {
-            (Place::Line(line), false) => write!(f, "{} (line {line}): {}", self.path, self.message),
-            (Place::Line(line), true) => write!(f, "line {line}: {}", self.message),
-            (Place::Variable(name), false) => write!(f, "{} (from {name}): {}", self.path, self.message),
-            (Place::Variable(name), true) => write!(f, "{name}: {}", self.message),
-            (Place::Unknown, false) => write!(f, "{}: {}", self.path, self.message),
-            (Place::Unknown, true) => f.write_str(&self.message),
-        }
+        let Self { path, place, message } = self;
+        let told = match (place, path.is_empty()) {
+            (Place::Line(line), false) => format!("{path} (line {line}): {message}"),
+            (Place::Line(line), true) => format!("line {line}: {message}"),
+            (Place::Variable(name), false) => format!("{path} (from {name}): {message}"),
+            (Place::Variable(name), true) => format!("{name}: {message}"),
+            (Place::Unknown, false) => format!("{path}: {message}"),
+            (Place::Unknown, true) => message.clone(),
+        };
+        f.write_str(&printable(&told))
     }
 }
 
@@ -73,7 +75,7 @@ impl Reader {
 
     /// Does `read` one step down the path.
     pub fn at<T>(&mut self, step: &str, read: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.push(step.chars().take(300).flat_map(char::escape_debug).collect());
+        self.path.push(step.chars().take(300).collect());
         let result = read(self);
         self.path.pop();
         result

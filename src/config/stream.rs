@@ -245,3 +245,40 @@ impl Kind for TimeField {
         EventTime::show(out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_split_at_dots_that_are_not_escaped() {
+        for (text, steps) in [
+            ("ip", &["ip"][..]),
+            ("user.id", &["user", "id"]),
+            (r"a\.b.c", &["a.b", "c"]),
+            (r"a\\.b", &[r"a\", "b"]),
+            ("a b.ü", &["a b", "ü"]),
+        ] {
+            assert_eq!(Path::parse(text).unwrap().steps(), steps, "{text}");
+        }
+    }
+
+    #[test]
+    fn impossible_paths_are_refused_with_what_would_be_right() {
+        let long = "x".repeat(1025);
+        for text in ["", ".", "a.", ".a", "a..b", r"a\", r"a\b", "a.b.c.d.e.f.g.h.i", &long] {
+            let told = Path::parse(text).unwrap_err();
+            assert!(told.contains("write a path of at most 8 steps such as user.id"), "{text}: {told}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_reads_back_from_what_is_shown(steps in proptest::collection::vec(r"[a-c.\\ü]{1,6}", 1..=8)) {
+            let path = Path(steps);
+            prop_assert_eq!(Path::parse(&path.to_string()), Ok(path));
+        }
+    }
+}

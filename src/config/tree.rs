@@ -131,7 +131,7 @@ fn options() -> Options {
 
 fn refusal(error: &serde_saphyr::Error) -> YamlError {
     let error = error.without_snippet();
-    let line = error.location().map(|location| location.line() as u64).filter(|line| *line > 0);
+    let line = error.location().map(|location| location.line()).filter(|line| *line > 0);
     let message: String = error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
     YamlError::Syntax { line, message: message.trim().to_string() }
 }
@@ -173,7 +173,7 @@ fn settled((key, raw): (Spanned<String>, Raw), source: &str) -> (String, Node) {
 }
 
 fn place(location: &serde_saphyr::Location) -> Place {
-    match location.line() as u64 {
+    match location.line() {
         0 => Place::Unknown,
         line => Place::Line(line),
     }

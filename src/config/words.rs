@@ -1,5 +1,19 @@
 //! Words in messages: what was written, and the nearest word that would be right.
 
+const LONGEST_LINE: usize = 1000;
+
+/// One line that a terminal or a log can take, whatever was written into a file or a variable.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::new();
+    for c in text.chars().take(LONGEST_LINE) {
+        if c.is_control() { shown.extend(c.escape_debug()) } else { shown.push(c) }
+    }
+    if text.chars().nth(LONGEST_LINE).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// A value as a message shows it: escaped, and never long.
 pub fn excerpt(text: &str) -> String {
     let mut shown: String = text.chars().take(60).collect();
