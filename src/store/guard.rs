@@ -42,6 +42,8 @@ enum Met {
         reason: String,
         rescued: usize,
     },
+    /// Sound, but far larger than what it holds; a copy was made.
+    Bloated,
 }
 
 /// A sled that opened and was looked through.
@@ -49,6 +51,12 @@ struct FoundSled {
     db: sled::Db,
     name: StoreName,
     generations: Generations,
+}
+
+/// What looking through an open sled came to.
+enum Judged {
+    Sound(StoreName, Generations),
+    Else(Met),
 }
 
 /// What an attempt to open needs to know.
@@ -59,6 +67,8 @@ struct Attempt {
     name: Option<StoreName>,
     /// Damage was met before: every value is read.
     suspect: bool,
+    /// Whether a bloated store is written anew.
+    compact: bool,
 }
 
 pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreError> {
@@ -70,8 +80,13 @@ pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreEr
     let stale_files = place::remove_half_snapshots(&path).map_err(fault)?;
     let (mut marks, noted) = Marks::open(&place::marks_path(dir)).map_err(fault)?;
     let suspect = place::suspect_path(dir);
-    let attempt =
-        Attempt { dir: dir.to_owned(), options: options.clone(), name: marks.name(), suspect: suspect.exists() };
+    let attempt = Attempt {
+        dir: dir.to_owned(),
+        options: options.clone(),
+        name: marks.name(),
+        suspect: suspect.exists(),
+        compact: true,
+    };
     let mut report = OpenReport { stale_files, unreadable_marks: noted.unreadable, ..OpenReport::default() };
     let mut met = attempt.patiently()?;
     if matches!(met, Met::Closed(_)) && place::hide_what_is_derived(&path).map_err(fault)? > 0 {
@@ -82,6 +97,12 @@ pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreEr
         Met::Closed(reason) => {
             let path = place::set_aside(dir, options.set_aside).map_err(fault)?;
             report.set_aside = Some(SetAside { path, reason, rescued: 0 });
+            attempt.afresh()?
+        }
+        Met::Bloated => {
+            report.compacted_from = Some(place::disk_bytes(dir));
+            let copied = place::adopt_rescue(dir, options.set_aside).map_err(fault)?;
+            copied.map_or(Ok(()), fs::remove_dir_all).map_err(fault)?;
             attempt.afresh()?
         }
         Met::Torn { reason, rescued } => {
@@ -102,9 +123,10 @@ pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreEr
 impl Attempt {
     /// After the unreadable store was replaced: now anything but a sound one is an error.
     fn afresh(&self) -> Result<Box<FoundSled>, StoreError> {
-        match self.patiently()? {
+        match (Self { suspect: false, compact: false, ..self.clone() }).patiently()? {
             Met::Sound(found) => Ok(found),
             Met::Closed(reason) | Met::Torn { reason, .. } => Err(StoreError::Failed(reason)),
+            Met::Bloated => Err(StoreError::Failed("bloated, though it was just written".to_owned())),
         }
     }
 
@@ -142,17 +164,33 @@ impl Attempt {
             Ok(db) => db,
             Err(reason) => return Met::Closed(reason),
         };
-        let reason = match contain(|| self.look_through(&db)) {
-            Ok(Ok((name, generations))) => return Met::Sound(Box::new(FoundSled { db, name, generations })),
-            Ok(Err(foreign)) => return Met::Closed(foreign),
-            Err(reason) => reason,
-        };
-        let rescued = rescue::rescue(&db, &self.dir, &self.options);
-        let _ = contain(|| Ok(drop(db)));
-        match rescued {
-            Ok(rescued) => Met::Torn { reason, rescued },
-            Err(why) => Met::Closed(format!("{reason}; nothing could be rescued: {why}")),
+        let met = self.judge(&db);
+        let met = met.unwrap_or_else(|reason| match rescue::rescue(&db, &self.dir, &self.options) {
+            Ok(rescued) => Judged::Else(Met::Torn { reason, rescued }),
+            Err(why) => Judged::Else(Met::Closed(format!("{reason}; nothing could be rescued: {why}"))),
+        });
+        match met {
+            Judged::Sound(name, generations) => Met::Sound(Box::new(FoundSled { db, name, generations })),
+            Judged::Else(met) => {
+                let _ = contain(|| {
+                    drop(db);
+                    Ok(())
+                });
+                met
+            }
         }
+    }
+
+    /// An error is damage.
+    fn judge(&self, db: &sled::Db) -> Result<Judged, String> {
+        let (name, generations) = match contain(|| self.look_through(db))? {
+            Ok(found) => found,
+            Err(foreign) => return Ok(Judged::Else(Met::Closed(foreign))),
+        };
+        if self.compact && rescue::compact(db, &self.dir, &self.options, generations.kept_bytes)? {
+            return Ok(Judged::Else(Met::Bloated));
+        }
+        Ok(Judged::Sound(name, generations))
     }
 
     /// The inner error: sound, but not this store's.

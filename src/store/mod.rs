@@ -99,6 +99,8 @@ impl Default for StoreOptions {
 pub struct OpenReport {
     /// Why the store that was there could not be read, where it went, and what could be carried over.
     pub set_aside: Option<SetAside>,
+    /// What the disk held before the store was written anew, because it had grown far beyond its contents.
+    pub compacted_from: Option<u64>,
     /// Half-written files of a killed process that were removed.
     pub stale_files: usize,
     /// Chunks of checkpoints that were never finished, or already pruned, and are now removed.

@@ -118,6 +118,14 @@ pub(super) fn set_aside(dir: &Path, keep: usize) -> io::Result<PathBuf> {
     Ok(bad(next))
 }
 
+/// Through to the device, which sled's own flush does not promise.
+pub(super) fn sync_all(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        names(path)?.iter().try_for_each(|name| sync_all(&path.join(name)))?;
+    }
+    File::open(path)?.sync_all()
+}
+
 /// Free for this process on the disk that holds `dir`.
 pub(super) fn free_bytes(dir: &Path) -> Result<u64, StoreError> {
     let place = |error: rustix::io::Errno| StoreError::Place { path: dir.to_owned(), source: error.into() };

@@ -1,8 +1,11 @@
-//! Carrying what can still be read out of a sled that cannot be read everywhere.
+//! Carrying what can still be read out of a sled that cannot be read everywhere, or that has grown far beyond what it holds.
 //!
 //! sled meets damage page by page. A walk from either end of a range reaches everything but what lies between its first and
 //! its last bad page, so ranges are kept small: one generation, one journal. What is carried over is judged later by its own
 //! hashes, like everything that is read.
+//!
+//! Growth: each killed process leaves pages in sled's log that nothing frees (a hundred kills cost about 10 MiB), so a store
+//! that is opened again and again must sometimes be written anew. Without kills sled reuses its log and does not grow.
 
 use std::fs;
 use std::path::Path;
@@ -12,6 +15,10 @@ use super::keys;
 use super::lane::contain;
 use super::{StoreOptions, place};
 
+/// A store is written anew when it is this many times larger than what it holds ...
+const BLOAT_FACTOR: u64 = 5;
+/// ... and this much more: below, sled's segments are all there is to it.
+const BLOAT_FLOOR: u64 = 8 << 20;
 const BATCH_PAIRS: usize = 256;
 
 /// Writes a new sled in `dir` with all that can be read from `old`, and moves it to where `place::adopt_rescue` finds it
@@ -32,10 +39,46 @@ pub(super) fn rescue(old: &sled::Db, dir: &Path, options: &StoreOptions) -> Resu
         fresh.flush()?;
         Ok(fresh.len())
     });
-    let _ = contain(|| Ok(drop(fresh)));
+    let _ = contain(|| {
+        drop(fresh);
+        Ok(())
+    });
     let rescued = rescued?;
-    place::wait_for_release(&path).and_then(|()| fs::rename(path, whole)).map_err(|error| error.to_string())?;
+    // The old store may have reached the disk's platters: so must the new one, before it takes its place.
+    let moved =
+        place::wait_for_release(&path).and_then(|()| place::sync_all(&path)).and_then(|()| fs::rename(path, whole));
+    moved.map_err(|error| error.to_string())?;
     Ok(rescued)
+}
+
+/// Writes the store anew, as `rescue` does, when it is bloated and there is room for it. Returns whether it did.
+pub(super) fn compact(old: &sled::Db, dir: &Path, options: &StoreOptions, kept_bytes: u64) -> Result<bool, String> {
+    let disk = place::disk_bytes(dir);
+    let bloated = |live: u64| disk > live.saturating_mul(BLOAT_FACTOR).saturating_add(BLOAT_FLOOR);
+    if !bloated(kept_bytes) {
+        return Ok(false);
+    }
+    let (pairs, live) = contain(|| {
+        old.iter().try_fold((0, 0), |(pairs, live), pair| {
+            let (key, value) = pair?;
+            Ok((pairs + 1, live + (key.len() + value.len()) as u64))
+        })
+    })?;
+    let free = place::free_bytes(dir).map_err(|error| error.to_string())?;
+    if !bloated(live) || free < live.saturating_mul(options.headroom) {
+        return Ok(false);
+    }
+    // Damage was ruled out by reading everything: a copy that fails or lacks something is thrown away, and the store kept.
+    let copied = rescue(old, dir, options).is_ok_and(|copied| copied == pairs);
+    if !copied {
+        let (part, whole) = place::rescue_paths(dir);
+        [part, whole]
+            .iter()
+            .filter(|path| path.exists())
+            .try_for_each(fs::remove_dir_all)
+            .map_err(|e| e.to_string())?;
+    }
+    Ok(copied)
 }
 
 /// First and last key, both included.

@@ -138,6 +138,8 @@ struct Figures {
     stale_files: u64,
     worst_ratio: f64,
     largest_disk: u64,
+    /// Disk and what is alive in MiB, as each process that got so far found them.
+    sizes: Vec<(u64, u64)>,
 }
 
 impl Figures {
@@ -155,6 +157,7 @@ impl Figures {
             }
             "opened" => self.stale_files += number(1),
             "disk" if number(2) > 0 => {
+                self.sizes.push((number(1) >> 20, number(2) >> 20));
                 self.largest_disk = self.largest_disk.max(number(1));
                 self.worst_ratio = self.worst_ratio.max(number(1) as f64 / number(2) as f64);
             }
@@ -214,6 +217,8 @@ fn what_was_acknowledged_survives_any_number_of_kills() {
         figures.before_verified += u64::from(killed && !ended.reached("verified"));
         ended.lines.iter().for_each(|line| figures.hear(line, &mut told));
     }
+    let every = figures.sizes.len().div_ceil(30);
+    figures.sizes = figures.sizes.into_iter().step_by(every).collect();
     println!("kill -9: {figures:?}; lost 0, open errors 0");
     assert!(figures.before_open > 0 && figures.appends > kills && figures.saves > kills, "{figures:?}");
     assert!(figures.worst_ratio <= 10.0, "{figures:?}");
