@@ -42,6 +42,8 @@ pub struct Loaded {
 pub(super) struct Generations {
     newest: BTreeMap<ShardKey, u64>,
     pub orphan_chunks: usize,
+    /// What all kept generations together hold.
+    pub kept_bytes: u64,
 }
 
 impl Generations {
@@ -49,8 +51,11 @@ impl Generations {
     pub fn sweep(db: &sled::Db) -> sled::Result<Self> {
         let mut found = Self::default();
         for item in db.scan_prefix(keys::all_manifests()) {
-            if let Some((shard, generation, _)) = keys::parse(&item?.0) {
+            let (key, manifest) = item?;
+            if let Some((shard, generation, _)) = keys::parse(&key) {
                 found.note(shard, generation);
+                let bytes = Manifest::decode(&manifest).map_or(0, |manifest| manifest.bytes);
+                found.kept_bytes = found.kept_bytes.saturating_add(bytes);
             }
         }
         let mut from = keys::all_chunks().to_vec();

@@ -1,39 +1,25 @@
-//! Opening sled where it may have been killed, damaged or locked, and asking the disk for space.
-//!
-//! Layout of a store's directory: `lock` (held while open), `db/` (sled), `acknowledged` (see `marks`), `db.bad-<n>/`
-//! (stores that could not be read, the newest few).
+//! Opening sled where it may have been killed, damaged or locked.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::checkpoint::Generations;
-use super::keys;
 use super::lane::contain;
 use super::marks::{Marks, Noted, StoreName};
-use super::{OpenReport, SetAside, StoreError, StoreOptions};
-
-/// How long a lock of a process, or of a store just dropped, is waited for.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+use super::place::{self, LOCK_PATIENCE, LOCK_PAUSE};
+use super::{OpenReport, SetAside, StoreError, StoreOptions, keys, rescue};
 
 /// An open sled and the lock on its directory, released in this order.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub db: sled::Db,
-    pub path: PathBuf,
-    _lock: File,
-}
-
-pub(super) fn marks_path(dir: &Path) -> PathBuf {
-    dir.join("acknowledged")
-}
-
-fn db_path(dir: &Path) -> PathBuf {
-    dir.join("db")
+    /// Made when damage is met, so that the next opening looks at everything.
+    pub suspect: PathBuf,
+    _lock: fs::File,
 }
 
 /// What is known once a store is open.
@@ -46,77 +32,18 @@ pub(super) struct Opened {
     pub report: OpenReport,
 }
 
-pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreError> {
-    let place = |source| StoreError::Place { path: dir.to_owned(), source };
-    fs::create_dir_all(dir).map_err(place)?;
-    let lock = take_lock(dir)?;
-    let path = db_path(dir);
-    let mut report = OpenReport { stale_files: remove_half_snapshots(&path).map_err(place)?, ..OpenReport::default() };
-    let (mut marks, noted) = Marks::open(&marks_path(dir)).map_err(place)?;
-    report.unreadable_marks = noted.unreadable;
-    let mut found = open_sled(&path, options, marks.name())?;
-    if found.is_err() && hide_what_is_derived(&path).map_err(place)? > 0 {
-        found = open_sled(&path, options, marks.name())?;
-    }
-    let found = match found {
-        Ok(found) => found,
-        Err(reason) => {
-            let aside = set_aside(dir, options.set_aside).map_err(place)?;
-            report.set_aside = Some(SetAside { path: aside, reason });
-            open_sled(&path, options, marks.name())?.map_err(StoreError::Failed)?
-        }
-    };
-    marks.set_name(found.name).map_err(place)?;
-    report.orphan_chunks = found.generations.orphan_chunks;
-    let disk = Disk { db: found.db, path, _lock: lock };
-    Ok(Opened { disk, generations: found.generations, marks, noted, report })
-}
-
-/// Two processes must never rename or open the same store, so the directory has a lock of its own beside sled's.
-fn take_lock(dir: &Path) -> Result<File, StoreError> {
-    let path = dir.join("lock");
-    let place = |source| StoreError::Place { path: path.clone(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(place)?;
-    let begun = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_PATIENCE => thread::sleep(LOCK_PAUSE),
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(dir.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(place(source)),
-        }
-    }
-}
-
-/// A process killed while sled wrote its snapshot leaves a file that makes every later open fail.
-fn remove_half_snapshots(db: &Path) -> io::Result<usize> {
-    let mut removed = 0;
-    for name in names(db)? {
-        if name.starts_with("snap.") && name.ends_with(".generating") {
-            fs::remove_file(db.join(name))?;
-            removed += 1;
-        }
-    }
-    Ok(removed)
-}
-
-/// sled makes these anew from its log: without them it may open where it did not with them.
-fn hide_what_is_derived(db: &Path) -> io::Result<usize> {
-    let mut hidden = 0;
-    for name in names(db)? {
-        if name == "conf" || name.starts_with("snap.") {
-            fs::rename(db.join(&name), db.join(format!("hidden-{name}")))?;
-            hidden += 1;
-        }
-    }
-    Ok(hidden)
-}
-
-fn names(dir: &Path) -> io::Result<Vec<String>> {
-    match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect(),
-    }
+/// What was met where sled's files are.
+enum Met {
+    Sound(Box<FoundSled>),
+    /// sled does not open, or not as this store.
+    Closed(String),
+    /// sled opens and cannot be read everywhere; what could be read was rescued.
+    Torn {
+        reason: String,
+        rescued: usize,
+    },
+    /// Sound, but far larger than what it holds; a copy was made.
+    Bloated,
 }
 
 /// A sled that opened and was looked through.
@@ -126,111 +53,176 @@ struct FoundSled {
     generations: Generations,
 }
 
-/// Outer error: not the store's fault, leave it alone. Inner error: what is stored there is unreadable.
-fn open_sled(
-    path: &Path,
-    options: &StoreOptions,
+/// What looking through an open sled came to.
+enum Judged {
+    Sound(StoreName, Generations),
+    Else(Met),
+}
+
+/// What an attempt to open needs to know.
+#[derive(Clone)]
+struct Attempt {
+    dir: PathBuf,
+    options: StoreOptions,
     name: Option<StoreName>,
-) -> Result<Result<FoundSled, String>, StoreError> {
-    let begun = Instant::now();
-    loop {
-        let outcome = try_open(path, options, name)?;
-        let Err(reason) = &outcome else { return Ok(outcome) };
-        if !reason.contains("could not acquire lock") {
-            return if place_is_sound(path) { Ok(outcome) } else { Err(place_error(path, reason)) };
+    /// Damage was met before: every value is read.
+    suspect: bool,
+    /// Whether a bloated store is written anew.
+    compact: bool,
+}
+
+pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreError> {
+    let fault = |source| StoreError::Place { path: dir.to_owned(), source };
+    fs::create_dir_all(dir).map_err(fault)?;
+    let lock = place::take_lock(dir)?;
+    place::adopt_rescue(dir, options.set_aside).map_err(fault)?;
+    let path = place::db_path(dir);
+    let stale_files = place::remove_half_snapshots(&path).map_err(fault)?;
+    let (mut marks, noted) = Marks::open(&place::marks_path(dir)).map_err(fault)?;
+    let suspect = place::suspect_path(dir);
+    let attempt = Attempt {
+        dir: dir.to_owned(),
+        options: options.clone(),
+        name: marks.name(),
+        suspect: suspect.exists(),
+        compact: true,
+    };
+    let mut report = OpenReport { stale_files, unreadable_marks: noted.unreadable, ..OpenReport::default() };
+    let mut met = attempt.patiently()?;
+    if matches!(met, Met::Closed(_)) && place::hide_what_is_derived(&path).map_err(fault)? > 0 {
+        met = attempt.patiently()?;
+    }
+    let found = match met {
+        Met::Sound(found) => found,
+        Met::Closed(reason) => {
+            let path = place::set_aside(dir, options.set_aside).map_err(fault)?;
+            report.set_aside = Some(SetAside { path, reason, rescued: 0 });
+            attempt.afresh()?
         }
-        if begun.elapsed() > LOCK_PATIENCE {
-            return Err(StoreError::InUse(path.to_owned()));
+        Met::Bloated => {
+            report.compacted_from = Some(place::disk_bytes(dir));
+            let copied = place::adopt_rescue(dir, options.set_aside).map_err(fault)?;
+            copied.map_or(Ok(()), fs::remove_dir_all).map_err(fault)?;
+            attempt.afresh()?
         }
-        thread::sleep(LOCK_PAUSE);
+        Met::Torn { reason, rescued } => {
+            let path = place::adopt_rescue(dir, options.set_aside).map_err(fault)?.unwrap_or_default();
+            report.set_aside = Some(SetAside { path, reason, rescued });
+            attempt.afresh()?
+        }
+    };
+    marks.set_name(found.name).map_err(fault)?;
+    if attempt.suspect {
+        fs::remove_file(&suspect).map_err(fault)?;
+    }
+    report.orphan_chunks = found.generations.orphan_chunks;
+    let disk = Disk { db: found.db, suspect, _lock: lock };
+    Ok(Opened { disk, generations: found.generations, marks, noted, report })
+}
+
+impl Attempt {
+    /// After the unreadable store was replaced: now anything but a sound one is an error.
+    fn afresh(&self) -> Result<Box<FoundSled>, StoreError> {
+        match (Self { suspect: false, compact: false, ..self.clone() }).patiently()? {
+            Met::Sound(found) => Ok(found),
+            Met::Closed(reason) | Met::Torn { reason, .. } => Err(StoreError::Failed(reason)),
+            Met::Bloated => Err(StoreError::Failed("bloated, though it was just written".to_owned())),
+        }
+    }
+
+    /// An error is not the fault of what is stored: it is left alone.
+    fn patiently(&self) -> Result<Met, StoreError> {
+        let path = place::db_path(&self.dir);
+        let begun = Instant::now();
+        loop {
+            let met = self.once()?;
+            let Met::Closed(reason) = &met else { return Ok(met) };
+            if !reason.contains("could not acquire lock") {
+                return if place::place_is_sound(&path) { Ok(met) } else { Err(place::place_error(&path, reason)) };
+            }
+            if begun.elapsed() > LOCK_PATIENCE {
+                return Err(StoreError::InUse(path));
+            }
+            thread::sleep(LOCK_PAUSE);
+        }
+    }
+
+    fn once(&self) -> Result<Met, StoreError> {
+        let (attempt, path, deadline) = (self.clone(), place::db_path(&self.dir), self.options.open_deadline);
+        let (reply, answer) = sync_channel(1);
+        let run = move || {
+            let _ = reply.send(attempt.on_own_thread());
+        };
+        let fault = |source| StoreError::Place { path: path.clone(), source };
+        thread::Builder::new().name("store-open".to_owned()).spawn(run).map_err(fault)?;
+        let late = |_| StoreError::Failed(format!("sled did not open {} within {deadline:?}", path.display()));
+        answer.recv_timeout(deadline).map_err(late)
+    }
+
+    fn on_own_thread(self) -> Met {
+        let db = match contain(|| open_sled(&place::db_path(&self.dir), &self.options)) {
+            Ok(db) => db,
+            Err(reason) => return Met::Closed(reason),
+        };
+        let met = self.judge(&db);
+        let met = met.unwrap_or_else(|reason| match rescue::rescue(&db, &self.dir, &self.options) {
+            Ok(rescued) => Judged::Else(Met::Torn { reason, rescued }),
+            Err(why) => Judged::Else(Met::Closed(format!("{reason}; nothing could be rescued: {why}"))),
+        });
+        match met {
+            Judged::Sound(name, generations) => Met::Sound(Box::new(FoundSled { db, name, generations })),
+            Judged::Else(met) => {
+                let _ = contain(|| {
+                    drop(db);
+                    Ok(())
+                });
+                met
+            }
+        }
+    }
+
+    /// An error is damage.
+    fn judge(&self, db: &sled::Db) -> Result<Judged, String> {
+        let (name, generations) = match contain(|| self.look_through(db))? {
+            Ok(found) => found,
+            Err(foreign) => return Ok(Judged::Else(Met::Closed(foreign))),
+        };
+        if self.compact && rescue::compact(db, &self.dir, &self.options, generations.kept_bytes)? {
+            return Ok(Judged::Else(Met::Bloated));
+        }
+        Ok(Judged::Sound(name, generations))
+    }
+
+    /// The inner error: sound, but not this store's.
+    fn look_through(&self, db: &sled::Db) -> sled::Result<Result<(StoreName, Generations), String>> {
+        let found = db.get(keys::store_name())?.and_then(|name| StoreName::try_from(&*name).ok());
+        if let (Some(name), Some(found)) = (self.name, found)
+            && name != found
+        {
+            return Ok(Err("these are the files of another store".to_owned()));
+        }
+        if self.suspect {
+            db.iter().try_for_each(|pair| pair.map(drop))?;
+        }
+        let name = match found.or(self.name) {
+            Some(name) => name,
+            None => draw_name()?,
+        };
+        if found.is_none() {
+            db.insert(keys::store_name(), &name)?;
+            db.flush()?;
+        }
+        Ok(Ok((name, Generations::sweep(db)?)))
     }
 }
 
-fn try_open(
-    path: &Path,
-    options: &StoreOptions,
-    name: Option<StoreName>,
-) -> Result<Result<FoundSled, String>, StoreError> {
-    let config =
-        sled::Config::new().path(path).cache_capacity(options.cache_bytes).flush_every_ms(None).use_compression(false);
-    let (reply, answer) = sync_channel(1);
-    let run = move || {
-        let _ = reply.send(contain(|| look_through(config.open()?, name)));
-    };
-    let place = |source| StoreError::Place { path: path.to_owned(), source };
-    thread::Builder::new().name("store-open".to_owned()).spawn(run).map_err(place)?;
-    let late =
-        |_| StoreError::Failed(format!("sled did not open {} within {:?}", path.display(), options.open_deadline));
-    answer.recv_timeout(options.open_deadline).map_err(late)
-}
-
-fn look_through(db: sled::Db, name: Option<StoreName>) -> sled::Result<FoundSled> {
-    let found = db.get(keys::store_name())?.and_then(|name| StoreName::try_from(&*name).ok());
-    if let (Some(name), Some(found)) = (name, found)
-        && name != found
-    {
-        return Err(sled::Error::Unsupported("these are the files of another store".to_owned()));
-    }
-    let name = match found.or(name) {
-        Some(name) => name,
-        None => draw_name()?,
-    };
-    if found.is_none() {
-        db.insert(keys::store_name(), &name)?;
-        db.flush()?;
-    }
-    let generations = Generations::sweep(&db)?;
-    Ok(FoundSled { db, name, generations })
+pub(super) fn open_sled(path: &Path, options: &StoreOptions) -> sled::Result<sled::Db> {
+    let config = sled::Config::new().path(path).cache_capacity(options.cache_bytes);
+    config.flush_every_ms(None).use_compression(false).open()
 }
 
 fn draw_name() -> sled::Result<StoreName> {
     let mut name = StoreName::default();
     getrandom::fill(&mut name).map_err(|error| sled::Error::Io(io::Error::other(error.to_string())))?;
     Ok(name)
-}
-
-/// Whether a file can be made and written beside the store: if not, its contents are not to blame.
-fn place_is_sound(path: &Path) -> bool {
-    let probe = path.with_extension("probe");
-    let written = fs::write(&probe, [0; 512]).and_then(|()| fs::remove_file(&probe));
-    written.is_ok()
-}
-
-fn place_error(path: &Path, reason: &str) -> StoreError {
-    StoreError::Place { path: path.to_owned(), source: io::Error::other(reason.to_owned()) }
-}
-
-/// Moves `db` to the next `db.bad-<n>` and removes the oldest of those beyond `keep`.
-fn set_aside(dir: &Path, keep: usize) -> io::Result<PathBuf> {
-    let mut numbers: Vec<u64> =
-        names(dir)?.iter().filter_map(|name| name.strip_prefix("db.bad-")?.parse().ok()).collect();
-    numbers.sort_unstable();
-    let next = numbers.last().map_or(1, |last| last + 1);
-    let bad = |number: u64| dir.join(format!("db.bad-{number}"));
-    fs::rename(db_path(dir), bad(next))?;
-    numbers.push(next);
-    for number in &numbers[..numbers.len().saturating_sub(keep.max(1))] {
-        fs::remove_dir_all(bad(*number))?;
-    }
-    Ok(bad(next))
-}
-
-/// Free for this process on the disk that holds `dir`.
-pub(super) fn free_bytes(dir: &Path) -> Result<u64, StoreError> {
-    let place = |error: rustix::io::Errno| StoreError::Place { path: dir.to_owned(), source: error.into() };
-    let stat = rustix::fs::statvfs(dir).map_err(place)?;
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-/// Blocks really occupied by sled and by the marks.
-pub(super) fn disk_bytes(dir: &Path) -> u64 {
-    occupied(&db_path(dir)) + occupied(&marks_path(dir))
-}
-
-fn occupied(path: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(data) = fs::symlink_metadata(path) else { return 0 };
-    let own = data.blocks() * 512;
-    let Ok(names) = names(path) else { return own };
-    own + names.iter().map(|name| occupied(&path.join(name))).sum::<u64>()
 }

@@ -308,13 +308,13 @@ fn read_page(db: &sled::Db, key: &ShardKey, at: u64, end: u64) -> (Vec<Logged>, 
         Err(error) => return (records, Some(behind(db, key, at, end, error.to_string()))),
     };
     for found in Entries::from(db, key, first) {
+        if position >= end || bytes >= PAGE_BYTES {
+            return (records, None);
+        }
         let found = match found {
             Ok(found) => found,
             Err(error) => return (records, Some(behind(db, key, position, end, error.to_string()))),
         };
-        if position >= end || bytes >= PAGE_BYTES {
-            return (records, None);
-        }
         if found.first > position {
             return (records, Some(Gap { to: found.first.min(end), why: "no entry is there".to_owned() }));
         }

@@ -56,6 +56,10 @@ pub(super) fn store_name() -> [u8; 1] {
     [NAME]
 }
 
+pub(super) fn kinds() -> [[u8; 1]; 5] {
+    [[NAME], [FACT], [MANIFEST], [JOURNAL], [CHUNK]]
+}
+
 pub(super) fn all_chunks() -> [u8; 1] {
     [CHUNK]
 }

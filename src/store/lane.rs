@@ -3,7 +3,9 @@
 //! sled may wait for ever (a full disk), and may panic (a damaged file). Here a wait ends at the deadline and a panic
 //! becomes an error; after either on the writing side the store has failed, because what sled holds is then unknown.
 
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -21,6 +23,7 @@ pub(super) struct Lane {
     /// Only listened to when the lane is dropped; the mutex makes the lane shareable.
     ended: Mutex<Receiver<()>>,
     failed: Arc<OnceLock<String>>,
+    suspect: PathBuf,
     deadline: Duration,
 }
 
@@ -40,7 +43,7 @@ impl Lane {
     ) -> Result<Self, StoreError> {
         let (work, todo) = channel::<Work>();
         let (end, ended) = sync_channel(1);
-        let path = disk.path.clone();
+        let suspect = disk.suspect.clone();
         let run = move || {
             for work in todo {
                 work(&disk.db);
@@ -49,8 +52,9 @@ impl Lane {
             let _ = catch_unwind(AssertUnwindSafe(move || drop(disk)));
             let _ = end.send(());
         };
-        thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|source| StoreError::Place { path, source })?;
-        Ok(Self { work: Some(work), ended: Mutex::new(ended), failed, deadline })
+        let fault = |source| StoreError::Place { path: suspect.clone(), source };
+        thread::Builder::new().name(name.to_owned()).spawn(run).map_err(fault)?;
+        Ok(Self { work: Some(work), ended: Mutex::new(ended), failed, suspect, deadline })
     }
 
     pub fn health(&self) -> Health {
@@ -59,7 +63,13 @@ impl Lane {
 
     /// Marks the store failed for good; the first reason stays.
     pub fn fail(&self, reason: String) -> StoreError {
+        self.suspect_damage();
         StoreError::Failed(self.failed.get_or_init(|| reason).clone())
+    }
+
+    /// Best effort: without the file the next opening only looks less closely.
+    fn suspect_damage(&self) {
+        let _ = File::create(&self.suspect);
     }
 
     /// Runs `work` on the lane's thread. An error or a panic of sled comes back as text.
@@ -97,7 +107,10 @@ impl Lane {
         &self,
         work: impl FnOnce(&sled::Db) -> sled::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(self.deadline, work)?.map_err(StoreError::Damaged)
+        self.run(self.deadline, work)?.map_err(|reason| {
+            self.suspect_damage();
+            StoreError::Damaged(reason)
+        })
     }
 
     /// One atomic batch, on disk when this returns.

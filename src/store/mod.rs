@@ -23,6 +23,8 @@ mod keys;
 mod lane;
 mod manifest;
 mod marks;
+mod place;
+mod rescue;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -93,8 +95,10 @@ impl Default for StoreOptions {
 /// What `open` met. Anything but the default deserves a line in the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Why the store that was there could not be read and where it went; the open one began empty.
+    /// Why the store that was there could not be read, where it went, and what could be carried over.
     pub set_aside: Option<SetAside>,
+    /// What the disk held before the store was written anew, because it had grown far beyond its contents.
+    pub compacted_from: Option<u64>,
     /// Half-written files of a killed process that were removed.
     pub stale_files: usize,
     /// Chunks of checkpoints that were never finished, or already pruned, and are now removed.
@@ -105,11 +109,13 @@ pub struct OpenReport {
     pub unreadable_marks: usize,
 }
 
-/// A store that could not be opened.
+/// A store that could not be opened, or not be read everywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
     pub path: PathBuf,
     pub reason: String,
+    /// Values that could still be read and were carried over; with none the open store began empty.
+    pub rescued: usize,
 }
 
 /// Acknowledged positions of a journal that cannot be replayed.
@@ -181,7 +187,7 @@ impl Store {
 
     /// What the store occupies, without the stores set aside.
     pub fn disk_bytes(&self) -> u64 {
-        guard::disk_bytes(&self.dir)
+        place::disk_bytes(&self.dir)
     }
 
     pub fn health(&self) -> Health {
@@ -193,7 +199,7 @@ impl Store {
             return Ok(());
         }
         let needed = (bytes as u64).saturating_mul(self.options.headroom).saturating_add(reserve);
-        let free = guard::free_bytes(&self.dir)?;
+        let free = place::free_bytes(&self.dir)?;
         if free < needed { Err(StoreError::DiskFull { needed, free }) } else { Ok(()) }
     }
 }

@@ -1,4 +1,4 @@
-use ebb::store::{Bounds, JournalBatch, NextOffset, OpenReport, Record, StoreError};
+use ebb::store::{Bounds, JournalBatch, Lost, NextOffset, OpenReport, Record, StoreError};
 
 use crate::support::{batch, identity, open, replayed, shard};
 
@@ -92,6 +92,69 @@ fn the_journal_is_truncated_behind_the_oldest_checkpoint_and_no_further() {
     assert_eq!(replayed(&store, &shard(0), 500, |_| 300).0, [0u64; 0]);
     store.append(&[batch(&shard(0), 500, 1, 300)]).unwrap();
     assert_eq!(replayed(&store, &shard(0), 500, |_| 300).0, [500]);
+}
+
+/// Ten entries of ten records each, of which `remove` takes some away behind the store's back.
+fn with_a_hole(remove: impl Fn(u64) -> bool) -> (tempfile::TempDir, ebb::store::Store, OpenReport) {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = open(dir.path());
+    for step in 0..10 {
+        store.append(&[batch(&shard(0), step * 10, 10, 300)]).unwrap();
+    }
+    drop(store);
+    let db = sled::open(dir.path().join("db")).unwrap();
+    for (key, _) in db.scan_prefix(b"j").map(|pair| pair.unwrap()) {
+        let first = u64::from_be_bytes(key[17..25].try_into().unwrap());
+        if remove(first) {
+            db.remove(key).unwrap();
+        }
+    }
+    drop(db);
+    let (store, report) = open(dir.path());
+    (dir, store, report)
+}
+
+fn lost(error: Option<StoreError>) -> (u64, u64) {
+    let Some(StoreError::Lost { lost, .. }) = error else { panic!("{error:?}") };
+    assert_eq!(lost.shard, shard(0));
+    (lost.from.0, lost.to.0)
+}
+
+#[test]
+fn a_hole_in_the_middle_is_named_and_what_is_behind_it_can_still_be_read() {
+    let (_dir, store, report) = with_a_hole(|first| (30..=50).contains(&first));
+    assert_eq!(report, OpenReport::default(), "only reading finds it");
+    let (offsets, error) = replayed(&store, &shard(0), 5, |_| 300);
+    assert_eq!((offsets, lost(error)), ((5..30).collect(), (30, 60)));
+    let (offsets, error) = replayed(&store, &shard(0), 45, |_| 300);
+    assert_eq!((offsets, lost(error)), (vec![], (45, 60)));
+    let (offsets, error) = replayed(&store, &shard(0), 60, |_| 300);
+    assert!(error.is_none() && offsets == (60..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_lost_head_tail_or_whole_is_reported_at_once_and_its_positions_are_never_given_again() {
+    for (from, to) in [(0, 20), (70, 100), (0, 100)] {
+        let (_dir, store, report) = with_a_hole(|first| (from..to).contains(&first));
+        let expected = Lost { shard: shard(0), from: NextOffset(from), to: NextOffset(to) };
+        assert_eq!(report.lost, vec![expected]);
+        let (offsets, error) = replayed(&store, &shard(0), 0, |_| 300);
+        assert_eq!((offsets, lost(error)), ((0..from).collect(), (from, to)));
+        assert_eq!(store.journal_bounds(&shard(0)), bounds(0, 100));
+        store.append(&[batch(&shard(0), 100, 1, 300)]).unwrap();
+        assert_eq!(replayed(&store, &shard(0), to, |_| 300).0, (to..101).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_loss_is_over_once_a_checkpoint_stands_behind_it() {
+    let (dir, store, _) = with_a_hole(|first| first >= 70);
+    store.save(&shard(0), &identity(), NextOffset(100), b"state").unwrap();
+    store.truncate(&shard(0), NextOffset(100)).unwrap();
+    drop(store);
+    let (store, report) = open(dir.path());
+    assert_eq!(report, OpenReport::default());
+    assert!(replayed(&store, &shard(0), 100, |_| 300).1.is_none());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use ebb::store::{NextOffset, Store};
+use ebb::store::{JournalBatch, NextOffset, Store};
 
 use crate::support::{Draws, batch, child, identity, open, record, shard};
 
@@ -40,6 +40,17 @@ fn parse(told: &str) -> BTreeMap<u32, Told> {
         (numbers[0] as u32, Told { next: numbers[1], generation: numbers[2] })
     };
     told.split_terminator(';').map(parse).collect()
+}
+
+/// The last append of the dead process happened in all its shards or in none.
+fn verify_together(store: &Store, together: &str) {
+    let happened = |part: &str| {
+        let (partition, next) = part.split_once(':').unwrap();
+        let bounds = store.journal_bounds(&shard(partition.parse().unwrap()));
+        bounds.is_some_and(|bounds| bounds.next.0 >= next.parse().unwrap())
+    };
+    let happened: Vec<bool> = together.split_terminator(' ').map(happened).collect();
+    assert!(happened.iter().all(|each| *each == happened[0]), "half of an append is there: {together} {happened:?}");
 }
 
 /// Checks everything against what was told, then prints how large the disk is for what is alive.
@@ -93,9 +104,12 @@ fn append_for_ever(store: &Store, draws: &mut Draws) {
             let next = store.journal_bounds(&shard).map_or(0, |bounds| bounds.next.0);
             batches.push(batch(&shard, next, 1 + draws.below(30), RECORD_BYTES[partition as usize]));
         }
+        let after = |batch: &JournalBatch| (batch.shard.partition, batch.first.0 + batch.records.len() as u64);
+        let nexts: Vec<String> = batches.iter().map(after).map(|(shard, next)| format!("{shard}:{next}")).collect();
+        println!("together {}", nexts.join(" "));
         store.append(&batches).unwrap();
-        for batch in batches {
-            println!("appended {} {}", batch.shard.partition, batch.first.0 + batch.records.len() as u64);
+        for (shard, next) in batches.iter().map(after) {
+            println!("appended {shard} {next}");
         }
     }
 }
@@ -110,6 +124,7 @@ fn victim() {
     println!("opened {}", report.stale_files);
     assert!(report.set_aside.is_none() && report.lost.is_empty() && report.unreadable_marks == 0, "{report:?}");
     verify(&store, &parse(&told));
+    verify_together(&store, &std::env::var("EBB_TOGETHER").unwrap());
     println!("verified");
     if seed == 0 {
         return;
@@ -138,6 +153,8 @@ struct Figures {
     stale_files: u64,
     worst_ratio: f64,
     largest_disk: u64,
+    /// Disk and what is alive in MiB, as each process that got so far found them.
+    sizes: Vec<(u64, u64)>,
 }
 
 impl Figures {
@@ -155,6 +172,7 @@ impl Figures {
             }
             "opened" => self.stale_files += number(1),
             "disk" if number(2) > 0 => {
+                self.sizes.push((number(1) >> 20, number(2) >> 20));
                 self.largest_disk = self.largest_disk.max(number(1));
                 self.worst_ratio = self.worst_ratio.max(number(1) as f64 / number(2) as f64);
             }
@@ -197,11 +215,15 @@ fn run(mut command: std::process::Command, from: &str, patience: Option<Duration
 fn what_was_acknowledged_survives_any_number_of_kills() {
     let kills: u64 = std::env::var("EBB_KILLS").map_or(120, |kills| kills.parse().expect("a number"));
     let dir = tempfile::tempdir().unwrap();
-    let (mut told, mut figures) = (BTreeMap::new(), Figures::default());
+    let (mut told, mut together, mut figures) = (BTreeMap::new(), String::new(), Figures::default());
     let mut draws = Draws(11);
     for seed in (1..=kills).chain([0]) {
         let mut command = child("kill::victim");
-        command.env("EBB_DIR", dir.path()).env("EBB_TOLD", spell(&told)).env("EBB_SEED", seed.to_string());
+        command
+            .env("EBB_DIR", dir.path())
+            .env("EBB_TOLD", spell(&told))
+            .env("EBB_SEED", seed.to_string())
+            .env("EBB_TOGETHER", &together);
         // A third dies young, while it opens or verifies; the others work for a while.
         let (from, most_us) = if seed % 3 == 0 { ("opening", 60_000) } else { ("verified", 300_000) };
         let patience = (seed > 0).then(|| Duration::from_micros(draws.below(most_us)));
@@ -212,8 +234,12 @@ fn what_was_acknowledged_survives_any_number_of_kills() {
         figures.kills += u64::from(killed);
         figures.before_open += u64::from(killed && !ended.reached("opened"));
         figures.before_verified += u64::from(killed && !ended.reached("verified"));
+        let last = ended.lines.iter().filter_map(|line| line.strip_prefix("together ")).next_back();
+        together = last.unwrap_or(&together).to_owned();
         ended.lines.iter().for_each(|line| figures.hear(line, &mut told));
     }
+    let every = figures.sizes.len().div_ceil(30);
+    figures.sizes = figures.sizes.into_iter().step_by(every).collect();
     println!("kill -9: {figures:?}; lost 0, open errors 0");
     assert!(figures.before_open > 0 && figures.appends > kills && figures.saves > kills, "{figures:?}");
     assert!(figures.worst_ratio <= 10.0, "{figures:?}");
