@@ -25,6 +25,7 @@ pub const NOW: i64 = 1_700_000_000_000;
 pub struct Service {
     pub api: Arc<Api>,
     pub workers: Workers,
+    pub store: Arc<Store>,
     _dir: TempDir,
 }
 
@@ -60,7 +61,7 @@ impl Service {
         let streams = BTreeMap::from([(name.into(), (timed, places(0))), ("counted".into(), (counted, places(1)))]);
         let streams = Streams::new(&workers, streams);
         let api = Arc::new(Api { streams, metrics: options.metrics, limits });
-        Self { api, workers, _dir: dir }
+        Self { api, workers, store: options.store, _dir: dir }
     }
 
     pub fn router(&self) -> Router {
