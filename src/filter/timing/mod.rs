@@ -14,10 +14,12 @@
 
 mod cells;
 mod codec;
+mod evidence;
 mod place;
 mod spec;
 mod sweep;
 
+pub use evidence::{AgeUnit, Likelihood};
 pub use spec::{CELLS_MOST, Drive, LINE_BYTES, Layout, TimingError, TimingSpec, blocks_most};
 
 use crate::hash::Fingerprint;
