@@ -3,6 +3,7 @@
 use ebb::filter::decision::Penalties;
 use ebb::filter::distinct::{Distinct, Form, written_by_others};
 use ebb::filter::posterior::{AgePrior, Belief, Evidence, Masses, Posterior, Share};
+use ebb::filter::sizing::paper_spec;
 use ebb::filter::timing::{Drive, Layout, Reading, TimingFilter, TimingSpec};
 use ebb::hash::Fingerprint;
 use ebb::random::mix;
@@ -257,5 +258,15 @@ fn decisions_match_the_vectors() {
         close("as duplicate", decision.if_duplicate, number(case, "e_pos"), 1e-11);
         close("as unique", decision.if_unique, number(case, "e_neg"), 1e-11);
         assert_eq!(decision.duplicate, case["answer"] == "POS", "{case}");
+    }
+}
+
+#[test]
+fn the_papers_sizing_rule_matches_the_vectors() {
+    for case in vectors("sizing").as_array().unwrap() {
+        let spec = paper_spec(unsigned(case, "w"), number(case, "bpi"), unsigned(case, "k") as u8, None).unwrap();
+        let expected = (unsigned(case, "bpt"), unsigned(case, "m"), unsigned(case, "B"), unsigned(case, "P"));
+        let got = (u64::from(spec.timer_bits()), spec.cells(), spec.drive().block(), u64::from(spec.spare()));
+        assert_eq!(got, expected, "{case}");
     }
 }

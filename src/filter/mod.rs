@@ -7,4 +7,5 @@ pub mod distinct;
 pub mod inference;
 pub mod posterior;
 pub mod prior;
+pub mod sizing;
 pub mod timing;

@@ -49,31 +49,34 @@ pub struct TimingFilter {
     cells: Cells,
     /// The clock: milliseconds, or arrivals so far. `None` until time is known.
     now: Option<i64>,
-    /// The block that holds `now`.
+    /// The block that holds `now`, where it begins, and the stamp that its inserts bear.
     block: i64,
+    block_begin: i64,
+    present: u8,
     /// Until the clock reaches this, moving it is all there is to do.
     due: i64,
     /// Age of each stamp, `DEAD` beyond the oldest live one.
     ages: [u8; 256],
     /// How many cells hold each stamp.
-    histogram: Vec<u64>,
+    histogram: [u64; 256],
     /// Arrivals in the block of each stamp.
-    arrivals: Vec<u64>,
+    arrivals: [u64; 256],
     /// Arrivals ever.
     arrived: u64,
 }
 
 impl TimingFilter {
     pub fn new(spec: TimingSpec) -> Result<Self, TimingError> {
-        let stamps = usize::from(spec.stamps()) + 1;
         let mut filter = Self {
             cells: Cells::new(&spec)?,
             now: None,
             block: 0,
+            block_begin: 0,
+            present: 1,
             due: i64::MIN,
             ages: [DEAD; 256],
-            histogram: vec![0; stamps],
-            arrivals: vec![0; stamps],
+            histogram: [0; 256],
+            arrivals: [0; 256],
             arrived: 0,
             spec,
         };
@@ -105,15 +108,13 @@ impl TimingFilter {
         self.arrived = self.arrived.saturating_add(1);
         match self.spec.drive() {
             Drive::Count { .. } => {
-                let stamp = usize::from(self.stamp(self.block));
-                self.arrivals[stamp] += 1;
+                self.arrivals[usize::from(self.present)] += 1;
                 self.move_clock(self.now.unwrap_or(0).saturating_add(1));
             }
             Drive::Time { .. } => {
                 self.move_clock(time_ms);
                 if let Some(age) = self.age_of_time(time_ms) {
-                    let stamp = usize::from(self.stamp(self.block - i64::from(age)));
-                    self.arrivals[stamp] += 1;
+                    self.arrivals[usize::from(self.stamp_of_age(age))] += 1;
                 }
             }
         }
@@ -174,7 +175,7 @@ impl TimingFilter {
             Drive::Count { .. } => self.now.unwrap_or(0),
         };
         let window = window.min(self.spec.drive().window()) as i64;
-        let block_end = (self.block - i64::from(age) + 1) * self.block_length();
+        let block_end = self.block_begin - (i64::from(age) - 1) * self.block_length();
         block_end > as_of - window
     }
 
@@ -190,7 +191,7 @@ impl TimingFilter {
                 }
             }
         };
-        let stamp = self.stamp(self.block - i64::from(age));
+        let stamp = self.stamp_of_age(age);
         if self.spec.timer_bits() == 4
             && let Layout::Lines(_) = self.spec.layout()
         {
@@ -260,11 +261,6 @@ impl TimingFilter {
         self.live_cells() as f64 / self.cells.len() as f64
     }
 
-    /// How likely an item never seen reads as a duplicate in the full window, from the cells that are alive now.
-    pub fn false_duplicate_rate(&self) -> f64 {
-        libm::exp(f64::from(self.spec.cells_per_item()) * libm::log(self.fill()))
-    }
-
     /// Bytes of the timers.
     pub fn memory_bytes(&self) -> u64 {
         self.spec.memory_bytes()
@@ -298,18 +294,20 @@ impl TimingFilter {
         1 + block.rem_euclid(i64::from(self.spec.stamps())) as u8
     }
 
+    /// Stamps run from 1 to the number of stamps, and round again.
     fn stamp_of_age(&self, age: u8) -> u8 {
-        let stamps = i64::from(self.spec.stamps());
-        1 + (self.block.rem_euclid(stamps) - i64::from(age)).rem_euclid(stamps) as u8
+        if age < self.present { self.present - age } else { self.spec.stamps() - (age - self.present) }
     }
 
     fn age_of_stamp(&self, stamp: u8) -> u8 {
-        let stamps = i64::from(self.spec.stamps());
-        (self.block.rem_euclid(stamps) - i64::from(stamp) + 1).rem_euclid(stamps) as u8
+        if stamp <= self.present { self.present - stamp } else { self.spec.stamps() - (stamp - self.present) }
     }
 
     /// Age in blocks of an event of this time; `None` when it lies after the clock or before every stamp.
     fn age_of_time(&self, time_ms: i64) -> Option<u8> {
+        if (self.block_begin..self.block_begin + self.block_length()).contains(&time_ms) {
+            return Some(0);
+        }
         let block = sweep::bounded(time_ms).div_euclid(self.block_length());
         let age = u8::try_from(self.block - block).ok()?;
         (age < self.spec.stamps()).then_some(age)
@@ -325,8 +323,6 @@ impl Clone for TimingFilter {
     fn clone(&self) -> Self {
         Self {
             cells: self.cells.try_clone().expect("memory for a copy of the filter, as for any allocation"),
-            histogram: self.histogram.clone(),
-            arrivals: self.arrivals.clone(),
             ..*self
         }
     }
