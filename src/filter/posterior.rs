@@ -107,8 +107,8 @@ impl Belief {
 
     /// Evidence that the prior holds impossible says nothing in the item's favour.
     fn of(inside: f64, outside: f64) -> Self {
-        let sum = inside + outside;
-        if sum > 0.0 { Self { inside: inside / sum, outside: outside / sum } } else { Self::OUTSIDE }
+        let scale = 1.0 / (inside + outside);
+        if scale.is_finite() { Self { inside: inside * scale, outside: outside * scale } } else { Self::OUTSIDE }
     }
 }
 

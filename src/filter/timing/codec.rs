@@ -36,6 +36,7 @@ impl TimingFilter {
         for count in &mut filter.arrivals[..=usize::from(spec.stamps())] {
             *count = reader.varint()?;
         }
+        filter.sum_arrivals();
         let body = reader.raw(filter.cells.bytes().len())?;
         reader.finish()?;
         filter.cells.bytes_mut().copy_from_slice(body);

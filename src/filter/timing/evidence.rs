@@ -63,7 +63,9 @@ impl TimingFilter {
             (AgeUnit::Arrivals, Drive::Time { .. }) => {
                 let (edge, length) = (super::sweep::bounded(as_of_ms) - window as i64, self.block_length());
                 let before = (self.block_begin - edge).max(0) as u64;
-                let Ok(age) = u8::try_from(before.div_ceil(length as u64)) else { return self.arrivals_within(u8::MAX) };
+                let Ok(age) = u8::try_from(before.div_ceil(length as u64)) else {
+                    return self.arrivals_within(u8::MAX);
+                };
                 // Of the block that the edge cuts, what comes after the edge.
                 let after = self.block_begin - (i64::from(age) - 1) * length - 1 - edge;
                 let part = (after as f64 / length as f64).clamp(0.0, 1.0);
@@ -113,26 +115,31 @@ impl TimingFilter {
 
     /// Arrivals in blocks younger than `age`.
     fn arrivals_within(&self, age: u8) -> f64 {
-        self.sum_younger(&self.arrivals, age) as f64
+        if age == 0 {
+            return 0.0;
+        }
+        let present = self.arrivals[usize::from(self.present)];
+        present.saturating_add(self.arrivals_before[usize::from(age)]) as f64
     }
 
-    /// Sum over the stamps of ages below `age`, of values kept by stamp.
-    fn sum_younger(&self, by_stamp: &[u64; 256], age: u8) -> u64 {
+    /// Cells younger than `age`.
+    fn cells_within(&self, age: u8) -> u64 {
         let (present, stamps) = (usize::from(self.present), usize::from(self.spec.stamps()));
         let count = usize::from(age).min(stamps);
-        // Counts of cells or arrivals: their sum cannot wrap, and a sum that need not look is four times as fast.
+        // Counts of cells: their sum cannot wrap, and a sum that need not look is four times as fast.
         let sum = |part: &[u64]| part.iter().fold(0u64, |sum, &value| sum.wrapping_add(value));
         if count <= present {
-            sum(&by_stamp[present + 1 - count..=present])
+            sum(&self.histogram[present + 1 - count..=present])
         } else {
-            sum(&by_stamp[1..=present]).wrapping_add(sum(&by_stamp[stamps + 1 - (count - present)..=stamps]))
+            sum(&self.histogram[1..=present])
+                .wrapping_add(sum(&self.histogram[stamps + 1 - (count - present)..=stamps]))
         }
     }
 
     /// Of the cells at least `age` old, the share of exactly that age.
     fn share_of_age(&self, age: u8) -> f64 {
         let exactly = self.histogram[usize::from(self.stamp_of_age(age))];
-        exactly as f64 / (self.cells.len() - self.sum_younger(&self.histogram, age)).max(1) as f64
+        exactly as f64 / (self.cells.len() - self.cells_within(age)).max(1) as f64
     }
 
     fn by_others(&self, reading: &Reading) -> f64 {

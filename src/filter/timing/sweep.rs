@@ -57,6 +57,16 @@ impl TimingFilter {
         for age in 0..=self.spec.oldest_live_age() {
             self.ages[usize::from(self.stamp_of_age(age))] = age;
         }
+        self.sum_arrivals();
+    }
+
+    pub(super) fn sum_arrivals(&mut self) {
+        let mut sum = 0u64;
+        for age in 1..self.spec.stamps() {
+            self.arrivals_before[usize::from(age)] = sum;
+            sum = sum.saturating_add(self.arrivals[usize::from(self.stamp_of_age(age))]);
+        }
+        self.arrivals_before[usize::from(self.spec.stamps())..].fill(sum);
     }
 
     /// Visits what the clock passed on its way from `before` to `now`, each cell judged by the block at its visit. When
