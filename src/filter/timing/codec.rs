@@ -13,7 +13,7 @@ impl TimingFilter {
         writer.u8(u8::from(self.now.is_some()));
         writer.i64(self.now.unwrap_or(0));
         writer.u64(self.arrived);
-        self.arrivals.iter().for_each(|&count| writer.varint(count));
+        self.arrivals[..=usize::from(self.spec.stamps())].iter().for_each(|&count| writer.varint(count));
         writer.raw(self.cells.bytes());
         writer.seal()
     }
@@ -33,9 +33,10 @@ impl TimingFilter {
             filter.start(now);
         }
         filter.arrived = reader.u64()?;
-        for count in &mut filter.arrivals {
+        for count in &mut filter.arrivals[..=usize::from(spec.stamps())] {
             *count = reader.varint()?;
         }
+        filter.sum_arrivals();
         let body = reader.raw(filter.cells.bytes().len())?;
         reader.finish()?;
         filter.cells.bytes_mut().copy_from_slice(body);
@@ -84,22 +85,24 @@ fn check_spec(reader: &mut Reader<'_>, spec: &TimingSpec) -> Result<(), CodecErr
 }
 
 /// How many cells hold each stamp; refuses stamps that are not in use and bits outside the cells.
-fn count_cells(cells: &Cells, spec: &TimingSpec) -> Result<Vec<u64>, CodecError> {
-    let mut histogram = vec![0u64; usize::from(spec.stamps()) + 1];
+fn count_cells(cells: &Cells, spec: &TimingSpec) -> Result<[u64; 256], CodecError> {
+    let mut histogram = [0u64; 256];
     let (bits, per_word) = (u32::from(spec.timer_bits()), spec.cells_per_word());
     let mut left = spec.cells();
     for word in cells.bytes().as_chunks::<8>().0 {
         let mut word = u64::from_le_bytes(*word);
         let here = left.min(per_word);
         for _ in 0..here {
-            let stamp = (word & ((1 << bits) - 1)) as usize;
-            word = word.checked_shr(bits).unwrap_or(0);
-            *histogram.get_mut(stamp).ok_or_else(|| CodecError::invalid("timer", format!("stamp {stamp}")))? += 1;
+            histogram[(word & ((1 << bits) - 1)) as usize] += 1;
+            word >>= bits;
         }
         if word != 0 {
             return Err(CodecError::invalid("timer", "bits outside the cells"));
         }
         left -= here;
     }
-    Ok(histogram)
+    match (usize::from(spec.stamps()) + 1..256).find(|&stamp| histogram[stamp] > 0) {
+        Some(stamp) => Err(CodecError::invalid("timer", format!("stamp {stamp}"))),
+        None => Ok(histogram),
+    }
 }

@@ -14,15 +14,18 @@
 
 mod cells;
 mod codec;
+mod evidence;
+mod nibbles;
 mod place;
 mod spec;
 mod sweep;
 
+pub use evidence::{AgeUnit, Likelihood};
 pub use spec::{CELLS_MOST, Drive, LINE_BYTES, Layout, TimingError, TimingSpec, blocks_most};
 
 use crate::hash::Fingerprint;
 use cells::Cells;
-use place::{Place, line_cells, spread_cells};
+use place::{Place, Sections, spread_cells};
 
 /// The stamp of a cell that was never written, or was swept.
 const EXPIRED: u8 = 0;
@@ -45,33 +48,41 @@ pub struct Reading {
 pub struct TimingFilter {
     spec: TimingSpec,
     cells: Cells,
+    sections: Sections,
     /// The clock: milliseconds, or arrivals so far. `None` until time is known.
     now: Option<i64>,
-    /// The block that holds `now`.
+    /// The block that holds `now`, where it begins, and the stamp that its inserts bear.
     block: i64,
+    block_begin: i64,
+    present: u8,
     /// Until the clock reaches this, moving it is all there is to do.
     due: i64,
     /// Age of each stamp, `DEAD` beyond the oldest live one.
     ages: [u8; 256],
     /// How many cells hold each stamp.
-    histogram: Vec<u64>,
+    histogram: [u64; 256],
     /// Arrivals in the block of each stamp.
-    arrivals: Vec<u64>,
+    arrivals: [u64; 256],
+    /// Arrivals in blocks younger than each age, the present block left out.
+    arrivals_before: [u64; 256],
     /// Arrivals ever.
     arrived: u64,
 }
 
 impl TimingFilter {
     pub fn new(spec: TimingSpec) -> Result<Self, TimingError> {
-        let stamps = usize::from(spec.stamps()) + 1;
         let mut filter = Self {
             cells: Cells::new(&spec)?,
+            sections: Sections::new(spec.cells_per_line(), spec.cells_per_item()),
             now: None,
             block: 0,
+            block_begin: 0,
+            present: 1,
             due: i64::MIN,
             ages: [DEAD; 256],
-            histogram: vec![0; stamps],
-            arrivals: vec![0; stamps],
+            histogram: [0; 256],
+            arrivals: [0; 256],
+            arrivals_before: [0; 256],
             arrived: 0,
             spec,
         };
@@ -103,15 +114,18 @@ impl TimingFilter {
         self.arrived = self.arrived.saturating_add(1);
         match self.spec.drive() {
             Drive::Count { .. } => {
-                let stamp = usize::from(self.stamp(self.block));
-                self.arrivals[stamp] += 1;
+                self.arrivals[usize::from(self.present)] += 1;
                 self.move_clock(self.now.unwrap_or(0).saturating_add(1));
             }
             Drive::Time { .. } => {
                 self.move_clock(time_ms);
-                if let Some(age) = self.age_of_time(time_ms) {
-                    let stamp = usize::from(self.stamp(self.block - i64::from(age)));
-                    self.arrivals[stamp] += 1;
+                match self.age_of_time(time_ms) {
+                    Some(0) => self.arrivals[usize::from(self.present)] += 1,
+                    Some(age) => {
+                        self.arrivals[usize::from(self.stamp_of_age(age))] += 1;
+                        self.sum_arrivals();
+                    }
+                    None => {}
                 }
             }
         }
@@ -133,32 +147,22 @@ impl TimingFilter {
     }
 
     /// What the item's cells say now.
+    #[inline]
     pub fn look(&self, item: Fingerprint) -> Reading {
-        if self.spec.timer_bits() == 4
-            && let Layout::Lines(_) = self.spec.layout()
-        {
-            return self.look_nibbles(item);
+        match self.nibble_cells() {
+            3 => self.look_nibbles::<3>(item),
+            4 => self.look_nibbles::<4>(item),
+            5 => self.look_nibbles::<5>(item),
+            6 => self.look_nibbles::<6>(item),
+            _ => self.look_anywhere(item),
         }
+    }
+
+    fn look_anywhere(&self, item: Fingerprint) -> Reading {
         let place = self.place(item);
         let ages = place.cells().iter().map(|&cell| self.ages[usize::from(self.cells.get(cell))]);
         let (oldest, count) = ages.fold((0, 0), older);
         reading(oldest, count, place.cells().len() as u8)
-    }
-
-    fn look_nibbles(&self, item: Fingerprint) -> Reading {
-        let lines = self.cells.lines();
-        let line = &lines[place::line_of(item, lines.len())];
-        let (mut seen, mut oldest, mut distinct) = (0u128, (0, 0), 0);
-        for cell in line_cells(item, 128, self.spec.cells_per_item()) {
-            let bit = 1u128 << cell;
-            if seen & bit == 0 {
-                seen |= bit;
-                distinct += 1;
-                let stamp = (line[usize::from(cell >> 1)] >> ((cell & 1) * 4)) & 15;
-                oldest = older(oldest, self.ages[usize::from(stamp)]);
-            }
-        }
-        reading(oldest.0, oldest.1, distinct)
     }
 
     /// The standard answer: may the item have been inserted after `as_of - window`? Never wrongly "no" (T1).
@@ -172,7 +176,7 @@ impl TimingFilter {
             Drive::Count { .. } => self.now.unwrap_or(0),
         };
         let window = window.min(self.spec.drive().window()) as i64;
-        let block_end = (self.block - i64::from(age) + 1) * self.block_length();
+        let block_end = self.block_begin - (i64::from(age) - 1) * self.block_length();
         block_end > as_of - window
     }
 
@@ -188,41 +192,34 @@ impl TimingFilter {
                 }
             }
         };
-        let stamp = self.stamp(self.block - i64::from(age));
-        if self.spec.timer_bits() == 4
-            && let Layout::Lines(_) = self.spec.layout()
-        {
-            self.insert_nibbles(item, age, stamp);
-            return true;
-        }
-        for &cell in self.place(item).cells() {
-            let old = self.cells.get(cell);
-            if self.ages[usize::from(old)] > age {
-                self.cells.set(cell, stamp);
-                self.count_overwrite(old, stamp);
-            }
+        let stamp = self.stamp_of_age(age);
+        match self.nibble_cells() {
+            3 => self.insert_nibbles::<3>(item, age, stamp),
+            4 => self.insert_nibbles::<4>(item, age, stamp),
+            5 => self.insert_nibbles::<5>(item, age, stamp),
+            6 => self.insert_nibbles::<6>(item, age, stamp),
+            _ => self.insert_anywhere(item, age, stamp),
         }
         true
     }
 
-    fn insert_nibbles(&mut self, item: Fingerprint, age: u8, stamp: u8) {
-        let lines = self.cells.lines_mut();
-        let index = place::line_of(item, lines.len());
-        let line = &mut lines[index];
-        for cell in line_cells(item, 128, self.spec.cells_per_item()) {
-            let (byte, shift) = (&mut line[usize::from(cell >> 1)], (cell & 1) * 4);
-            let old = (*byte >> shift) & 15;
+    fn insert_anywhere(&mut self, item: Fingerprint, age: u8, stamp: u8) {
+        for &cell in self.place(item).cells() {
+            let old = self.cells.get(cell);
             if self.ages[usize::from(old)] > age {
-                *byte = (*byte & !(15 << shift)) | (stamp << shift);
+                self.cells.set(cell, stamp);
                 self.histogram[usize::from(old)] -= 1;
                 self.histogram[usize::from(stamp)] += 1;
             }
         }
     }
 
-    fn count_overwrite(&mut self, old: u8, new: u8) {
-        self.histogram[usize::from(old)] -= 1;
-        self.histogram[usize::from(new)] += 1;
+    /// How many nibbles of one line an item has, where that is the layout; 0 where it is not.
+    fn nibble_cells(&self) -> u8 {
+        match (self.spec.layout(), self.spec.timer_bits()) {
+            (Layout::Lines(_), 4) => self.spec.cells_per_item(),
+            _ => 0,
+        }
     }
 
     fn place(&self, item: Fingerprint) -> Place {
@@ -230,8 +227,7 @@ impl TimingFilter {
             Layout::Lines(lines) => {
                 let line = place::line_of(item, lines as usize) as u64;
                 let per_line = self.spec.cells_per_line();
-                let cells = line_cells(item, per_line as u8, self.spec.cells_per_item());
-                Place::distinct(cells.map(|cell| line * per_line + u64::from(cell)))
+                Place::distinct(self.sections.cells(item).map(|cell| line * per_line + u64::from(cell)))
             }
             Layout::Spread(cells) => Place::distinct(spread_cells(item, cells, self.spec.cells_per_item())),
         }
@@ -256,11 +252,6 @@ impl TimingFilter {
     /// Cells alive, of all.
     pub fn fill(&self) -> f64 {
         self.live_cells() as f64 / self.cells.len() as f64
-    }
-
-    /// How likely an item never seen reads as a duplicate in the full window, from the cells that are alive now.
-    pub fn false_duplicate_rate(&self) -> f64 {
-        libm::exp(f64::from(self.spec.cells_per_item()) * libm::log(self.fill()))
     }
 
     /// Bytes of the timers.
@@ -296,18 +287,20 @@ impl TimingFilter {
         1 + block.rem_euclid(i64::from(self.spec.stamps())) as u8
     }
 
+    /// Stamps run from 1 to the number of stamps, and round again.
     fn stamp_of_age(&self, age: u8) -> u8 {
-        let stamps = i64::from(self.spec.stamps());
-        1 + (self.block.rem_euclid(stamps) - i64::from(age)).rem_euclid(stamps) as u8
+        if age < self.present { self.present - age } else { self.spec.stamps() - (age - self.present) }
     }
 
     fn age_of_stamp(&self, stamp: u8) -> u8 {
-        let stamps = i64::from(self.spec.stamps());
-        (self.block.rem_euclid(stamps) - i64::from(stamp) + 1).rem_euclid(stamps) as u8
+        if stamp <= self.present { self.present - stamp } else { self.spec.stamps() - (stamp - self.present) }
     }
 
     /// Age in blocks of an event of this time; `None` when it lies after the clock or before every stamp.
     fn age_of_time(&self, time_ms: i64) -> Option<u8> {
+        if (self.block_begin..self.block_begin + self.block_length()).contains(&time_ms) {
+            return Some(0);
+        }
         let block = sweep::bounded(time_ms).div_euclid(self.block_length());
         let age = u8::try_from(self.block - block).ok()?;
         (age < self.spec.stamps()).then_some(age)
@@ -321,12 +314,7 @@ impl TimingFilter {
 
 impl Clone for TimingFilter {
     fn clone(&self) -> Self {
-        Self {
-            cells: self.cells.try_clone().expect("memory for a copy of the filter, as for any allocation"),
-            histogram: self.histogram.clone(),
-            arrivals: self.arrivals.clone(),
-            ..*self
-        }
+        Self { cells: self.cells.try_clone().expect("memory for a copy of the filter, as for any allocation"), ..*self }
     }
 }
 

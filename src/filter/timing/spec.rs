@@ -100,6 +100,8 @@ pub struct TimingSpec {
     timer_bits: u8,
     cells_per_item: u8,
     spare: u8,
+    /// Derived: asked for with every observation.
+    oldest_live_age: u8,
 }
 
 impl TimingSpec {
@@ -113,7 +115,9 @@ impl TimingSpec {
             return Err(TimingError::CellsPerItem { given: cells_per_item, nearest });
         }
         check_blocks(drive, timer_bits)?;
-        let spec = Self { drive, layout, timer_bits, cells_per_item, spare: 0 };
+        // Checked: at most 2^8 - 3 blocks.
+        let oldest_live_age = drive.memory().div_ceil(drive.block()) as u8;
+        let spec = Self { drive, layout, timer_bits, cells_per_item, spare: 0, oldest_live_age };
         check_memory(spec.layout, spec.cells_per_word())?;
         Ok(Self { spare: spec.spare_most(), ..spec })
     }
@@ -171,8 +175,7 @@ impl TimingSpec {
 
     /// The oldest age, in blocks, at which a timer may still matter to some question.
     pub fn oldest_live_age(&self) -> u8 {
-        // Checked at construction: at most 2^8 - 3 blocks.
-        self.drive.memory().div_ceil(self.drive.block()) as u8
+        self.oldest_live_age
     }
 
     /// T_Ω + 1: how many different stamps are in use.

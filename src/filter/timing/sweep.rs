@@ -21,9 +21,8 @@ impl TimingFilter {
     pub(super) fn start(&mut self, now: i64) {
         let now = bounded(now);
         self.now = Some(now);
-        self.block = now.div_euclid(self.block_length());
+        self.enter(now.div_euclid(self.block_length()));
         self.due = self.next_grid_point(now);
-        self.renew_ages();
     }
 
     pub(super) fn move_clock(&mut self, now: i64) {
@@ -44,11 +43,30 @@ impl TimingFilter {
             self.sweep(before, now, block);
             self.open_blocks(block);
         }
-        self.block = block;
-        self.due = self.next_grid_point(now);
         if ticks > 0 {
-            self.renew_ages();
+            self.enter(block);
         }
+        self.due = self.next_grid_point(now);
+    }
+
+    fn enter(&mut self, block: i64) {
+        self.block = block;
+        self.block_begin = block * self.block_length();
+        self.present = self.stamp(block);
+        self.ages = [DEAD; 256];
+        for age in 0..=self.spec.oldest_live_age() {
+            self.ages[usize::from(self.stamp_of_age(age))] = age;
+        }
+        self.sum_arrivals();
+    }
+
+    pub(super) fn sum_arrivals(&mut self) {
+        let mut sum = 0u64;
+        for age in 1..self.spec.stamps() {
+            self.arrivals_before[usize::from(age)] = sum;
+            sum = sum.saturating_add(self.arrivals[usize::from(self.stamp_of_age(age))]);
+        }
+        self.arrivals_before[usize::from(self.spec.stamps())..].fill(sum);
     }
 
     /// Visits what the clock passed on its way from `before` to `now`, each cell judged by the block at its visit. When
@@ -112,13 +130,6 @@ impl TimingFilter {
         self.arrivals.fill(0);
     }
 
-    pub(super) fn renew_ages(&mut self) {
-        self.ages = [DEAD; 256];
-        for age in 0..=self.spec.oldest_live_age() {
-            self.ages[usize::from(self.stamp_of_age(age))] = age;
-        }
-    }
-
     fn slice(&self) -> i64 {
         (self.block_length() / SLICES).max(1)
     }
@@ -134,7 +145,7 @@ impl TimingFilter {
     }
 
     pub(super) fn next_grid_point(&self, now: i64) -> i64 {
-        let end = (self.block + 1) * self.block_length();
+        let end = self.block_begin + self.block_length();
         (self.grid_point(now) + self.slice()).min(end)
     }
 
