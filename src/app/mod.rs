@@ -158,10 +158,13 @@ fn open_store(config: &Config, metrics: &Metrics) -> anyhow::Result<Store> {
         ..StoreOptions::default()
     };
     let (store, report) = Store::open(&config.data_dir.join("store"), options)?;
-    let OpenReport { set_aside, stale_files, orphan_chunks, lost, unreadable_marks } = report;
+    let OpenReport { set_aside, compacted_from, stale_files, orphan_chunks, lost, unreadable_marks } = report;
     if let Some(aside) = set_aside {
         metrics.store_set_aside.inc();
         tracing::error!(reason = aside.reason, kept = %aside.path.display(), "the store could not be read; began an empty one");
+    }
+    if let Some(bytes) = compacted_from {
+        tracing::info!(bytes, now = store.disk_bytes(), "the store was written anew to free disk space");
     }
     for lost in lost {
         tracing::error!(shard = %lost.shard, from = lost.from.0, to = lost.to.0, "recorded events are lost");

@@ -11,6 +11,7 @@ pub struct Path(Vec<String>);
 
 impl Path {
     pub const MOST_SEGMENTS: usize = 8;
+    pub const MOST_BYTES: usize = 1024;
 
     pub fn segments(&self) -> &[String] {
         &self.0
@@ -35,8 +36,8 @@ impl FromStr for Path {
         if segments.iter().any(String::is_empty) {
             return Err(SpecError::EmptySegment(text.into()));
         }
-        if segments.len() > Self::MOST_SEGMENTS {
-            return Err(SpecError::DeepPath(text.into()));
+        if segments.len() > Self::MOST_SEGMENTS || text.len() > Self::MOST_BYTES {
+            return Err(SpecError::LongPath(text.chars().take(60).collect()));
         }
         Ok(Self(segments))
     }
@@ -123,8 +124,8 @@ pub enum SpecError {
     Escape(String),
     #[error("{0:?}: a path needs a name on both sides of each dot")]
     EmptySegment(String),
-    #[error("{0:?}: a path may have at most {most} names", most = Path::MOST_SEGMENTS)]
-    DeepPath(String),
+    #[error("{0:?}: a path has at most {names} names and {bytes} bytes", names = Path::MOST_SEGMENTS, bytes = Path::MOST_BYTES)]
+    LongPath(String),
     #[error("an item needs at least one field")]
     NoItem,
     #[error("{0} is read as a value and {1} inside it: a field is one or the other")]
