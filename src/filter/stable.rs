@@ -128,7 +128,7 @@ impl FadingSpec {
         self.width.bytes_for(self.places.cells())
     }
 
-    fn encode(&self, writer: &mut Writer) {
+    pub(crate) fn encode(&self, writer: &mut Writer) {
         self.places.size().encode(writer);
         writer.raw(&[self.places.hashes(), self.top]);
         self.rule.encode(writer);

@@ -72,7 +72,8 @@ impl Call<'_> {
         self.stream.plan().dedup.window_of(window)?;
         let reader = self.stream.reader();
         let subjects = events.as_slice().iter().map(|event| reader.read_subject(event.get().as_bytes()));
-        let (questions, verdicts) = split(subjects.map(|read| read.map(|subject| Question { subject, window })));
+        let (questions, verdicts) =
+            split(subjects.map(|read| read.map(|subject| Question { window, ..Question::about(subject) })));
         // Who wrote offset n wants it folded: the position behind it.
         let position = NextOffset(at_least.map_or(0, |offset| offset.saturating_add(1)));
         let answers = match timeout_at(self.deadline, self.stream.ask(questions, position)).await {

@@ -30,7 +30,9 @@ struct Summary<'a> {
 
 #[derive(Serialize)]
 struct Dedup {
-    window: String,
+    /// Absent where the filter forgets at random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<String>,
     seen: &'static str,
 }
 
@@ -86,7 +88,7 @@ impl<'a> Summary<'a> {
             Seen::First => "first",
             Seen::Last => "last",
         };
-        Self { name, partitions: stream.partitions(), dedup: Dedup { window: span_text(dedup.window()), seen } }
+        Self { name, partitions: stream.partitions(), dedup: Dedup { window: dedup.window().map(span_text), seen } }
     }
 }
 

@@ -172,7 +172,10 @@ impl From<QuestionError> for Problem {
                 Kind::WindowKind,
                 format!("{} was asked for, the stream's window is {}", span_text(asked), span_text(most)),
             ),
-            QuestionError::EmptyWindow => Problem::new(Kind::InvalidWindow, "a window must be longer than nothing"),
+            QuestionError::EmptyWindow | QuestionError::NoWindow => {
+                Problem::new(Kind::InvalidWindow, error.to_string())
+            }
+            QuestionError::Penalty(error) => Problem::new(Kind::InvalidQuestion, error.to_string()),
         }
     }
 }

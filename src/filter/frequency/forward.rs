@@ -33,6 +33,12 @@ impl ForwardSpec {
         within("half_life", half_life_ms, 1..=MOST_HALF_LIFE_MS, "it is in milliseconds, at least one")?;
         Ok(Self { places: Places::new(size, 64, hashes)?, half_life_ms })
     }
+
+    pub(super) fn encode(&self, writer: &mut Writer) {
+        self.places.size().encode(writer);
+        writer.u8(self.places.hashes());
+        writer.varint(self.half_life_ms);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -68,6 +74,10 @@ impl Forward {
         let cells = Memory::zeroed(spec.places.cells() as usize * 8);
         let half_life = spec.half_life_ms as f64;
         Self { spec, cells, total: 0.0, landmark_ms: 0, clock_ms: None, half_life, recent: Recent::LANDMARK }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.cells.len() as u64
     }
 
     pub fn advance(&mut self, now_ms: i64) {
@@ -166,9 +176,7 @@ impl Forward {
 
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(KIND, VERSION);
-        self.spec.places.size().encode(&mut writer);
-        writer.u8(self.spec.places.hashes());
-        writer.varint(self.spec.half_life_ms);
+        self.spec.encode(&mut writer);
         encode_clock(self.clock_ms, &mut writer);
         writer.i64(self.landmark_ms);
         writer.f64(self.total);
