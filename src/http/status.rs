@@ -9,10 +9,11 @@ use axum::response::Response;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::decide::json;
+use super::body::json;
+use super::decision::AsOf;
 use super::problem::{Kind, Problem};
+use super::question::span_text;
 use super::routes::Api;
-use super::wire::{AsOf, span_text};
 use crate::shard::{Counts, Reason, Seen};
 use crate::workers::{ShardStatus, Stream};
 
