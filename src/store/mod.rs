@@ -24,6 +24,7 @@ mod lane;
 mod manifest;
 mod marks;
 mod place;
+mod replay;
 mod rescue;
 
 use std::path::{Path, PathBuf};
@@ -33,8 +34,9 @@ use std::time::Duration;
 pub use checkpoint::{Checkpoint, Loaded, Saved};
 pub use entry::{Logged, Record};
 pub use error::StoreError;
-pub use journal::{Bounds, JournalBatch, Replay};
+pub use journal::{Bounds, JournalBatch};
 pub use manifest::{Identity, Refusal};
+pub use replay::Replay;
 
 use checkpoint::Generations;
 use guard::Opened;
