@@ -3,8 +3,8 @@
 //! The only module that names sled. It knows bytes and positions; what a shard is made of, when a checkpoint is due and
 //! what a lost record means is for others to know.
 //!
-//! Promises, after `save` or `append` has returned `Ok`, for any death of the process (not of the machine: sled's flush
-//! does not reach through the device's cache):
+//! Promises, after `save` or `append` has returned `Ok`, for any death of the process (tested by killing it), and for a death
+//! of the machine as far as `fdatasync` after sled's own flush can carry it (not tested here):
 //! - S1 the checkpoint loads again, whole, under the identity it was saved with, or an older kept one does, or none; bytes
 //!   that were not saved are never returned;
 //! - S2 every appended record is replayed, in order, or [`StoreError::Lost`] says which positions are gone; what was
