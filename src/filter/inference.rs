@@ -289,7 +289,10 @@ impl InferentialFilter {
         let check = (sampled && reuse.is_ready()).then(|| self.belief(question, reading).inside);
         let counted = matches!(self.filter.spec().drive(), Drive::Count { .. });
         let Prior::Learned { reuse, calibration } = &mut self.prior else { return };
-        calibration.fade(reuse.advance(at));
+        match reuse.advance(at) {
+            0 => {}
+            halvings => calibration.fade(halvings),
+        }
         if !sampled {
             return;
         }

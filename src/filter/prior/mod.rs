@@ -25,6 +25,8 @@ const STRATA: usize = 16;
 const ALL: usize = STRATA;
 /// One sighting, so that halving keeps fractions.
 const SIGHTING: u64 = 256;
+/// No bin counts further than this: sums of bins stay below the edge.
+const COUNT_MOST: u64 = 1 << 56;
 /// A stratum leans on the whole as if it had seen so many of its sightings.
 const SHRINKAGE: f64 = 8.0;
 /// Horizon and half-life, in windows.
@@ -95,6 +97,8 @@ pub struct ReusePrior {
     pending: Vec<(u8, u8)>,
     /// Drawn from the histograms.
     curves: Vec<Cumulative>,
+    /// Derived: enough sightings to speak.
+    ready: bool,
 }
 
 /// A sampled item's past.
@@ -119,6 +123,7 @@ impl ReusePrior {
             histograms: vec![[0; BINS]; STRATA + 1],
             pending: Vec::new(),
             curves: vec![[0.0; BINS]; STRATA + 1],
+            ready: false,
         };
         prior.draw_curves();
         prior
@@ -136,7 +141,7 @@ impl ReusePrior {
 
     /// Enough sightings to speak.
     pub fn is_ready(&self) -> bool {
-        self.histograms[ALL].iter().sum::<u64>() >= SIGHTINGS_LEAST
+        self.ready
     }
 
     /// How old the item's last insert is at `at`, on the clock's scale. An item inserted later than that is unknown.
@@ -182,6 +187,8 @@ impl ReusePrior {
             self.level += 1;
             let level = self.level;
             self.followed.retain(|key, _| chosen(*key, level));
+            // From now on a sighting stands for twice as many arrivals as those that were counted.
+            self.fade(1);
         }
     }
 
@@ -204,6 +211,8 @@ impl ReusePrior {
         if self.level > 0 && self.followed.len() * 4 < self.spec.followed_most as usize {
             self.level -= 1;
             self.settled_at = now.saturating_add(horizon);
+            self.histograms.iter_mut().flatten().for_each(|count| *count = count.saturating_mul(2).min(COUNT_MOST));
+            self.draw_curves();
         }
         halvings
     }
@@ -230,6 +239,7 @@ impl ReusePrior {
         }
         let whole = self.histograms[ALL];
         let all: u64 = whole.iter().sum();
+        self.ready = all >= SIGHTINGS_LEAST;
         for (stratum, curve) in self.curves.iter_mut().enumerate() {
             let counts = &self.histograms[stratum];
             let sum: u64 = counts.iter().sum();
