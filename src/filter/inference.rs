@@ -136,6 +136,7 @@ impl InferentialFilter {
         }
     }
 
+    #[inline]
     pub fn touch(&self, item: Fingerprint) {
         self.filter.touch(item);
     }
@@ -169,18 +170,21 @@ impl InferentialFilter {
         recorded.then_some(answer)
     }
 
+    #[inline]
     fn answer(&self, question: &Question, reading: Reading) -> Answer {
         let basis = self.basis(question);
-        if basis == Basis::Posterior
-            && let Some(penalties) = question.penalties
-        {
-            let belief = self.belief(question, &reading);
-            let decision = penalties.decide(&belief);
-            let (belief, decision, duplicate) = (Some(belief), Some(decision), decision.duplicate);
-            return Answer { duplicate, basis, decision, belief, reading };
+        match question.penalties {
+            Some(penalties) if basis == Basis::Posterior => {
+                let belief = self.belief(question, &reading);
+                let decision = penalties.decide(&belief);
+                let (belief, decision, duplicate) = (Some(belief), Some(decision), decision.duplicate);
+                Answer { duplicate, basis, decision, belief, reading }
+            }
+            _ => {
+                let duplicate = self.filter.standard(&reading, question.time_ms, question.window);
+                Answer { duplicate, basis, decision: None, belief: None, reading }
+            }
         }
-        let duplicate = self.filter.standard(&reading, question.time_ms, question.window);
-        Answer { duplicate, basis, decision: None, belief: None, reading }
     }
 
     fn basis(&self, question: &Question) -> Basis {
