@@ -111,6 +111,13 @@ async fn a_client_that_pours_is_refused_and_still_reads_why() {
         let answer = server.exchange(request.as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     }
+    // Who goes on after the answer is not reset at once, or the answer might be lost on its way.
+    let mut client = server.connect().await;
+    client.send(post("content-length: 100000000\r\n", &poured).as_bytes()).await;
+    assert!(client.rest().await.starts_with("HTTP/1.1 413 "));
+    for _ in 0..16 {
+        assert!(client.write(&[b'x'; 4096]).await, "the connection was reset");
+    }
     // Without an end, the answer cannot be awaited: the connection is closed in the face of the one who pours.
     let mut client = server.connect().await;
     client.send(post("transfer-encoding: chunked\r\n", "").as_bytes()).await;
