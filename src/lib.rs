@@ -7,6 +7,7 @@
 //! - [`units`]: durations and sizes as people write them; [`decay`]: what an observation of some age still weighs.
 //!
 //! The shell: clocks, threads, disks.
+//! - [`http`]: questions and events in, decisions out, the only module that names axum.
 //! - [`store`]: checkpoints and the journal, the only module that names sled.
 
 pub mod codec;
