@@ -1,0 +1,43 @@
+//! A small memory of where recent elements lie, to drop near repeats before any work.
+//!
+//! It only ever names a place; the caller compares the whole element there. A forgotten or outdated place costs a little
+//! time and nothing else: state bytes never depend on it, so it is not part of the state.
+
+/// Places remembered.
+const SLOTS: usize = 1 << 14;
+const POSITION_BITS: u32 = 26;
+
+/// Direct-mapped: a start chooses its slot. Empty until [`NearRepeats::open`] is called, so that small sketches stay small.
+#[derive(Debug, Clone, Default)]
+pub struct NearRepeats {
+    places: Vec<u32>,
+}
+
+impl NearRepeats {
+    pub fn open(&mut self) {
+        if self.places.is_empty() {
+            self.places = vec![u32::MAX; SLOTS];
+        }
+    }
+
+    /// The list and position where an element of this start was put last, if it still is there.
+    #[inline]
+    pub fn place(&self, start: u64) -> Option<(usize, usize)> {
+        let place = *self.places.get(slot(start))?;
+        Some(((place >> POSITION_BITS) as usize, (place & ((1 << POSITION_BITS) - 1)) as usize))
+    }
+
+    #[inline]
+    pub fn note(&mut self, start: u64, list: usize, position: usize) {
+        if position < 1 << POSITION_BITS
+            && let Some(place) = self.places.get_mut(slot(start))
+        {
+            *place = (list as u32) << POSITION_BITS | position as u32;
+        }
+    }
+}
+
+#[inline]
+fn slot(start: u64) -> usize {
+    (start >> 40) as usize % SLOTS
+}
