@@ -183,10 +183,19 @@ pub struct IntegralStore {
     decay: Arc<IntegralDecay>,
     tau: usize,
     floors: Vec<i64>,
+    /// In order up to `sorted`, then as they came.
     pool: Vec<Element>,
+    sorted: usize,
     loose: usize,
     room: usize,
     near: NearRepeats,
+}
+
+/// Keys by level; and for each element in turn, up to its end, the keys it has with the highest level of each.
+struct Keys {
+    by_level: Vec<Vec<i64>>,
+    groups: Vec<(i64, u8)>,
+    ends: Vec<usize>,
 }
 
 impl IntegralStore {
@@ -199,6 +208,7 @@ impl IntegralStore {
             tau,
             floors,
             pool: Vec::new(),
+            sorted: 0,
             loose: 0,
             room: least_room(tau),
             near: NearRepeats::default(),
@@ -244,33 +254,44 @@ impl IntegralStore {
             return;
         }
         self.loose = 0;
-        self.pool.sort_unstable();
+        self.pool[self.sorted..].sort_unstable();
+        // A stable sort merges the two runs instead of sorting them again.
+        self.pool.sort();
         self.pool.dedup();
-        let mut keys: Vec<Vec<i64>> = vec![Vec::new(); self.floors.len()];
-        for element in &self.pool {
-            self.add_keys(element, &mut keys);
-        }
-        for (floor, keys) in self.floors.iter_mut().zip(&mut keys) {
+        let found = self.find_keys();
+        for (floor, mut keys) in self.floors.iter_mut().zip(found.by_level) {
             if keys.len() > self.tau {
                 *floor = *keys.select_nth_unstable_by(self.tau, |a, b| b.cmp(a)).1;
             }
         }
-        let mut pool = std::mem::take(&mut self.pool);
-        pool.retain(|element| self.is_wanted(self.hash.start(element.id), element));
-        self.room = pool.len().max(least_room(self.tau));
-        self.pool = pool;
+        let mut from = 0;
+        let mut wanted = found.ends.iter().map(|end| {
+            let own = &found.groups[from..*end];
+            from = *end;
+            own.iter().any(|(key, level)| *key > self.floors[usize::from(*level)])
+        });
+        self.pool.retain(|_| wanted.next().unwrap_or(false));
+        self.sorted = self.pool.len();
+        self.room = (self.pool.len() * 3 / 2).max(least_room(self.tau));
     }
 
-    /// The keys of an element at the levels where they are above the floor.
-    fn add_keys(&self, element: &Element, keys: &mut [Vec<i64>]) {
-        self.hash.first_hits(self.hash.start(element.id), element.weight, |hit| {
-            if outlives(&self.decay, element, hit.first_hit, self.floors[usize::from(hit.to)]) {
-                let key = element.time_ms.saturating_add_unsigned(self.decay.death(element.weight, hit.first_hit));
-                let levels = usize::from(hit.from)..=usize::from(hit.to);
-                levels.rev().take_while(|level| key > self.floors[*level]).for_each(|level| keys[level].push(key));
-            }
-            true
-        });
+    /// The keys above the floors, of all elements.
+    fn find_keys(&self) -> Keys {
+        let mut found = Keys { by_level: vec![Vec::new(); self.floors.len()], groups: Vec::new(), ends: Vec::new() };
+        for element in &self.pool {
+            self.hash.first_hits(self.hash.start(element.id), element.weight, |hit| {
+                if outlives(&self.decay, element, hit.first_hit, self.floors[usize::from(hit.to)]) {
+                    let key = element.time_ms.saturating_add_unsigned(self.decay.death(element.weight, hit.first_hit));
+                    let levels = usize::from(hit.from)..=usize::from(hit.to);
+                    let above = levels.rev().take_while(|level| key > self.floors[*level]);
+                    above.for_each(|level| found.by_level[level].push(key));
+                    found.groups.push((key, hit.to));
+                }
+                true
+            });
+            found.ends.push(found.groups.len());
+        }
+        found
     }
 
     /// Forgets everything that is dead at `tick`, at every level.

@@ -70,21 +70,29 @@ impl Progression {
 
 /// The sum of floor((start + j · step) / modulus) over j below `terms` (at most 2^32).
 pub fn floor_sum(terms: u64, modulus: u64, step: u64, start: u64) -> u128 {
-    let (mut n, mut m, mut a, mut b) = (u128::from(terms), u128::from(modulus), u128::from(step), u128::from(start));
+    let (mut n, mut m, mut a, mut b) = (terms, modulus, step, start);
     let mut sum = 0;
     while n > 0 {
-        sum += (n - 1) * n / 2 * (a / m) + n * (b / m);
+        let pairs = u128::from(n) * u128::from(n - 1) / 2;
+        sum += pairs * u128::from(a / m) + u128::from(n) * u128::from(b / m);
         a %= m;
         b %= m;
-        let last = a * n + b;
-        if last < m {
+        let last = u128::from(a) * u128::from(n) + u128::from(b);
+        if last < u128::from(m) {
             break;
         }
-        n = last / m;
-        b = last % m;
+        (n, b) = divide(last, m);
         std::mem::swap(&mut m, &mut a);
     }
     sum
+}
+
+/// Quotient and remainder, where the quotient is known to fit: 64 bits are divided several times faster than 128.
+fn divide(dividend: u128, divisor: u64) -> (u64, u64) {
+    match u64::try_from(dividend) {
+        Ok(small) => (small / divisor, small % divisor),
+        Err(_) => ((dividend / u128::from(divisor)) as u64, (dividend % u128::from(divisor)) as u64),
+    }
 }
 
 #[cfg(test)]

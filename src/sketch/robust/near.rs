@@ -7,24 +7,32 @@
 const SLOTS: usize = 1 << 14;
 const POSITION_BITS: u32 = 26;
 
-/// Direct-mapped: a start chooses its slot. Empty until [`NearRepeats::open`] is called, so that small sketches stay small.
+/// Direct-mapped: a start chooses its slot, and its low bits are noted beside the place so that most other elements are
+/// told apart without looking there. Empty until [`NearRepeats::open`] is called, so that small sketches stay small.
 #[derive(Debug, Clone, Default)]
 pub struct NearRepeats {
-    places: Vec<u32>,
+    places: Vec<Place>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    mark: u32,
+    list_and_position: u32,
 }
 
 impl NearRepeats {
     pub fn open(&mut self) {
         if self.places.is_empty() {
-            self.places = vec![u32::MAX; SLOTS];
+            self.places = vec![Place { mark: 0, list_and_position: u32::MAX }; SLOTS];
         }
     }
 
-    /// The list and position where an element of this start was put last, if it still is there.
+    /// The list and position where an element of this start may have been put last.
     #[inline]
     pub fn place(&self, start: u64) -> Option<(usize, usize)> {
-        let place = *self.places.get(slot(start))?;
-        Some(((place >> POSITION_BITS) as usize, (place & ((1 << POSITION_BITS) - 1)) as usize))
+        let place = self.places.get(slot(start)).filter(|place| place.mark == start as u32)?;
+        let position = place.list_and_position & ((1 << POSITION_BITS) - 1);
+        Some(((place.list_and_position >> POSITION_BITS) as usize, position as usize))
     }
 
     #[inline]
@@ -32,7 +40,7 @@ impl NearRepeats {
         if position < 1 << POSITION_BITS
             && let Some(place) = self.places.get_mut(slot(start))
         {
-            *place = (list as u32) << POSITION_BITS | position as u32;
+            *place = Place { mark: start as u32, list_and_position: (list as u32) << POSITION_BITS | position as u32 };
         }
     }
 }

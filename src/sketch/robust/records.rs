@@ -14,6 +14,7 @@ const FIRST_SLOTS: usize = 64 * 8;
 /// The records of d(q) for q below some number of terms: q rises, d falls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Records {
+    /// Ends with a record that every value has and no progression is long enough for.
     pairs: Vec<Record>,
     /// By bit length and the next three bits of a value: where the search for its record begins.
     first: Vec<u16>,
@@ -24,6 +25,8 @@ struct Record {
     skip: u64,
     drop: u64,
 }
+
+const END: Record = Record { skip: u64::MAX, drop: 0 };
 
 impl Records {
     /// The records over the skips 1..`terms`; `None` when there are more than [`RECORDS_MOST`].
@@ -44,16 +47,14 @@ impl Records {
             pairs.push(Record { skip, drop });
             below = drop;
         }
+        pairs.push(END);
         let first = (0..FIRST_SLOTS).map(|slot| pairs.partition_point(|r| r.drop > slot_top(slot)) as u16).collect();
         Some(Self { pairs, first })
     }
 
-    pub fn len(&self) -> usize {
-        self.pairs.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.pairs.is_empty()
+    /// How many records there are.
+    pub fn count(&self) -> usize {
+        self.pairs.len() - 1
     }
 
     /// The last record with a skip below `terms`, as (skip, drop).
@@ -62,53 +63,50 @@ impl Records {
         after.checked_sub(1).map(|last| (self.pairs[last].skip, self.pairs[last].drop))
     }
 
-    /// The first record whose drop is at most `value`.
+    /// The first record whose drop is at most `value`, as (skip, drop); the skip is beyond all terms when there is none.
     #[inline]
-    fn at_most(&self, value: u64) -> Option<Record> {
+    pub fn at_most(&self, value: u64) -> (u64, u64) {
         let mut index = usize::from(self.first[slot_of(value)]);
-        while let Some(record) = self.pairs.get(index) {
-            if record.drop <= value {
-                return Some(*record);
-            }
+        while self.pairs[index].drop > value {
             index += 1;
         }
-        None
+        (self.pairs[index].skip, self.pairs[index].drop)
     }
 
     /// The smallest of the first `terms` (at least 1) values of the progression that starts at `start`.
     #[inline]
     pub fn minimum(&self, start: u64, terms: u64) -> u64 {
         let (mut left, mut value) = (terms - 1, start);
-        while let Some(record) = self.at_most(value) {
-            if record.skip > left {
-                break;
+        loop {
+            let (skip, drop) = self.at_most(value);
+            if skip > left {
+                return value;
             }
-            if record.drop > value / 8 {
-                left -= record.skip;
-                value -= record.drop;
+            if drop > value / 8 {
+                left -= skip;
+                value -= drop;
             } else {
-                let times = (value / record.drop).min(left / record.skip);
-                left -= times * record.skip;
-                value -= times * record.drop;
+                let times = (value / drop).min(left / skip);
+                left -= times * skip;
+                value -= times * drop;
             }
         }
-        value
     }
 
     /// The next prefix minimum after `value` at `j` that is below `below`, or the last one before its record changes:
     /// `None` when it is not among the first `terms`. `value` must be at least `below`.
     #[inline]
     pub fn next_towards(&self, (j, value): (u64, u64), below: u64, terms: u64) -> Option<(u64, u64)> {
-        let record = self.at_most(value)?;
+        let (skip, drop) = self.at_most(value);
         let left = terms - 1 - j;
-        if record.skip > left {
+        if skip > left {
             return None;
         }
-        if record.drop > value / 8 {
-            return Some((j + record.skip, value - record.drop));
+        if drop > value / 8 {
+            return Some((j + skip, value - drop));
         }
-        let times = ((value - below) / record.drop + 1).min(value / record.drop);
-        (times <= left / record.skip).then(|| (j + times * record.skip, value - times * record.drop))
+        let times = ((value - below) / drop + 1).min(value / drop);
+        (times <= left / skip).then(|| (j + times * skip, value - times * drop))
     }
 }
 
@@ -175,13 +173,13 @@ mod tests {
     #[test]
     fn a_step_that_creeps_is_refused() {
         assert_eq!(Records::new((1 << 61) - 1, 1, 1 << 20), None);
-        assert_eq!(Records::new((1 << 61) - 1, 1, 100).map(|r| r.len()), Some(99));
+        assert_eq!(Records::new((1 << 61) - 1, 1, 100).map(|r| r.count()), Some(99));
     }
 
     #[test]
     fn a_single_term_needs_no_records() {
         let records = Records::new((1 << 61) - 1, 12345, 1).unwrap();
-        assert!(records.is_empty());
+        assert_eq!(records.count(), 0);
         assert_eq!(records.minimum(77, 1), 77);
         assert_eq!(records.last_within(1), None);
     }

@@ -5,7 +5,6 @@
 //! `sum` Σ w·g; `count` Σ g; `value_sum` Σ w·v·g; `mean` Σ w·v·g / Σ w·g; `share` the part of Σ w·g that a predicate
 //! selects; ranks, quantiles and frequent values with the weights w·g. Medians over copies are taken above ([`super::answers`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::sampling::SampleHash;
@@ -132,11 +131,16 @@ impl Sample {
 
     /// The amounts of all values, by value, and their total.
     pub fn by_value(&self) -> ByValue {
-        let mut amounts = BTreeMap::new();
-        for row in &self.rows {
-            *amounts.entry(row.value).or_insert(0.0) += self.amount(row);
-        }
-        let amounts: Vec<(u64, f64)> = amounts.into_iter().filter(|(_, amount)| *amount > 0.0).collect();
+        let mut amounts: Vec<(u64, f64)> = self.rows.iter().map(|row| (row.value, self.amount(row))).collect();
+        amounts.sort_by_key(|(value, _)| *value);
+        amounts.dedup_by(|next, first| {
+            let same = next.0 == first.0;
+            if same {
+                first.1 += next.1;
+            }
+            same
+        });
+        amounts.retain(|(_, amount)| *amount > 0.0);
         let total = amounts.iter().map(|(_, amount)| amount).sum();
         ByValue { amounts, total }
     }

@@ -18,6 +18,9 @@ pub const TOP_LEVEL: u8 = 57;
 /// A step with more records than this makes the integers of one element hit together.
 const RECORDS_WANTED: usize = 256;
 
+/// Up to about this many hits are visited; more are counted by Euclid.
+const FEW: u64 = 24;
+
 /// The constants of one hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Constants {
@@ -59,7 +62,7 @@ impl SampleHash {
                 high: 1 + random.below(MERSENNE - 1),
             };
             match Self::with_constants(constants, w_max, TOP_LEVEL) {
-                Some(hash) if hash.falls.len() <= RECORDS_WANTED => return hash,
+                Some(hash) if hash.falls.count() <= RECORDS_WANTED => return hash,
                 _ => continue,
             }
         }
@@ -163,8 +166,46 @@ impl SampleHash {
         if level == 0 {
             return u64::from(live);
         }
+        if u64::from(live) >> level <= FEW {
+            return self.visited_hits(start, live, level);
+        }
         let progression = Progression { modulus: self.constants.modulus, step: self.constants.step, start };
         progression.count_below(u64::from(live), self.threshold(level))
+    }
+
+    /// The same by going from hit to hit. From a value below the threshold the next one below it comes after the first skip
+    /// that falls by less than the threshold, the first that rises by less, or both: whichever leaves it there soonest.
+    fn visited_hits(&self, start: u64, live: u32, level: u8) -> u64 {
+        let (below, terms) = (self.threshold(level), u64::from(live));
+        let mut at = (0, start);
+        while at.1 >= below {
+            match self.falls.next_towards(at, below, terms) {
+                Some(next) => at = next,
+                None => return 0,
+            }
+        }
+        let (fall_skip, fall) = self.falls.at_most(below - 1);
+        let (rise_skip, rise) = self.rises.at_most(below - 1);
+        let (mut left, mut value, mut hits) = (terms - 1 - at.0, at.1, 1);
+        loop {
+            let (falls, rises) = (value >= fall, value + rise < below);
+            let skip = match (falls, rises) {
+                (true, true) => fall_skip.min(rise_skip),
+                (true, false) => fall_skip,
+                (false, true) => rise_skip,
+                (false, false) => fall_skip.saturating_add(rise_skip),
+            };
+            if skip > left {
+                return hits;
+            }
+            left -= skip;
+            hits += 1;
+            value = match (falls, rises) {
+                (false, false) => value + rise - fall,
+                _ if skip == fall_skip => value - fall,
+                _ => value + rise,
+            };
+        }
     }
 
     /// The probability that at least one of `live` integers is sampled at `level`, over all starts: the share of the
