@@ -11,7 +11,7 @@ use ebb::sketch::robust::window::{NO_FLOOR, WindowStore};
 use ebb::sketch::robust::{Accuracy, Element, IntegralSketch, IntegralSpec, WindowSketch, WindowSpec};
 
 use super::oracle::{Heaps, Key, assert_integral_equals, assert_window_equals, element};
-use super::streams::{Shape, cases, distinct, redelivered, shuffle};
+use super::streams::{Shape, cases, distinct, redelivered};
 
 fn decays(w_max: u32) -> Vec<IntegralDecay> {
     vec![
@@ -241,36 +241,34 @@ fn a_repeat_storm_neither_grows_the_store_nor_changes_it() {
 
 #[test]
 fn forty_windows_of_expiry_leave_what_the_heap_version_leaves_and_stay_small() {
-    let (tau, horizon) = (40, 1000u64);
-    let spec = WindowSpec::new(Accuracy::of_sample(tau).unwrap(), 99, horizon, 7).unwrap();
-    let mut sketch = WindowSketch::new(&spec);
+    let (tau, horizon) = (40, 1000);
+    let hash = Arc::new(SampleHash::drawn(7, 99));
+    let decay = IntegralDecay::polynomial(1).unwrap();
+    let mut window = WindowStore::new(hash.clone(), tau);
+    let mut integral = IntegralStore::new(hash.clone(), Arc::new(decay.clone()), tau);
+    let mut by_time = Heaps::new(&hash, tau as usize, Key::Time);
+    let mut by_death = Heaps::new(&hash, tau as usize, Key::Death(decay));
     let mut random = Random::new(19);
-    let mut most = 0;
-    for window in 0..40i64 {
-        let mut elements = distinct(&mut random, &Shape { count: 400, w_max: 99, span: horizon });
-        elements.iter_mut().for_each(|e| e.time_ms += window * horizon as i64);
-        shuffle(&mut random, &mut elements);
-        let again = redelivered(&mut random, &elements);
-        for (index, element) in again.into_iter().enumerate() {
-            sketch.insert(element).unwrap();
-            if index % 100 == 0 {
-                sketch.advance(window * horizon as i64 + index as i64).unwrap();
+    for begin in (0..40).map(|index| index * horizon) {
+        let mut elements = distinct(&mut random, &Shape { count: 150, w_max: 99, span: horizon as u64 });
+        elements.iter_mut().for_each(|e| e.time_ms += begin);
+        for (index, element) in redelivered(&mut random, &elements).into_iter().enumerate() {
+            window.insert(element);
+            integral.insert(element);
+            by_time.insert(element);
+            by_death.insert(element);
+            if index % 50 == 0 {
+                let watermark = begin + index as i64;
+                window.forget_to(watermark - horizon);
+                by_time.advance(watermark - horizon);
+                integral.forget_to(watermark);
+                by_death.advance(watermark);
             }
         }
-        sketch.settle();
-        most = most.max(sketch.stored());
-        let alive = window_of(&spec, &elements);
-        let mut alone = alive.clone();
-        alone.advance((window + 1) * horizon as i64 + 1).unwrap();
-        let mut all = sketch.clone();
-        all.advance((window + 1) * horizon as i64 + 1).unwrap();
-        let floor_free = |s: &mut WindowSketch| {
-            let answers = s.ask((window + 1) * horizon as i64 + 1, &ebb::decay::Decay::window(500).unwrap()).unwrap();
-            (answers.sum().value, answers.sum().evidence)
-        };
-        assert_eq!(floor_free(&mut all), floor_free(&mut alone), "window {window}");
+        assert_window_equals(&mut window, &by_time);
+        assert_integral_equals(&mut integral, &by_death);
+        assert!(window.stored() <= tau as usize * 14, "{} elements at {begin}", window.stored());
     }
-    assert!(most <= 40 * 14, "{most} elements");
 }
 
 #[test]

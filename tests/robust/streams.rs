@@ -36,7 +36,7 @@ pub fn redelivered(random: &mut Random, elements: &[Element]) -> Vec<Element> {
     out
 }
 
-pub fn shuffle(random: &mut Random, elements: &mut [Element]) {
+fn shuffle(random: &mut Random, elements: &mut [Element]) {
     for index in (1..elements.len()).rev() {
         elements.swap(index, random.below(index as u64 + 1) as usize);
     }

@@ -48,6 +48,12 @@ pub struct Measured {
 }
 
 impl Sample {
+    /// The hash that chose the sample.
+    pub fn hash(&self) -> &SampleHash {
+        &self.hash
+    }
+
+    /// The highest level that was used.
     pub fn level(&self) -> u8 {
         self.level
     }

@@ -211,6 +211,9 @@ impl SampleHash {
     /// The probability that at least one of `live` integers is sampled at `level`, over all starts: the share of the
     /// circle that `live` arcs cover. Their starts divide it into gaps of at most three lengths.
     pub fn hit_probability(&self, live: u32, level: u8) -> f64 {
+        if level == 0 {
+            return 1.0;
+        }
         let (p, arc, n) = (self.constants.modulus, self.threshold(level), u64::from(live));
         let (Some((q1, d1)), Some((q2, d2))) = (self.falls.last_within(n), self.rises.last_within(n)) else {
             return arc as f64 / p as f64;
