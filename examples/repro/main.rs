@@ -2,9 +2,10 @@
 
 #[allow(dead_code, reason = "filled by the reproductions")]
 mod report;
+mod robust;
 
 /// Every reproduction by name; without arguments all of them run.
-const ALL: &[(&str, fn())] = &[];
+const ALL: &[(&str, fn())] = &[("robust", robust::run)];
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();

@@ -167,4 +167,9 @@ impl WindowSketch {
     pub fn stored(&self) -> usize {
         self.copies.iter().map(WindowStore::stored).sum()
     }
+
+    /// Elements counted at every level that holds them, once settled: what the paper's structure would store.
+    pub fn nodes(&self) -> usize {
+        self.copies.iter().map(WindowStore::nodes).sum()
+    }
 }

@@ -134,6 +134,12 @@ impl WindowStore {
         self.lists.iter().map(|list| list.elements.len()).sum()
     }
 
+    /// Elements counted at every level that holds them, on a settled store: what one copy per level would store.
+    pub fn nodes(&self) -> usize {
+        let at = |(level, floor): (usize, &i64)| self.within(level, *floor, i64::MAX).count();
+        self.floors.iter().enumerate().map(at).sum()
+    }
+
     /// Every element held.
     pub fn elements(&self) -> impl Iterator<Item = &Element> {
         self.lists.iter().flat_map(|list| &list.elements)
