@@ -13,8 +13,8 @@ use criterion::Criterion;
 use ebb::decay::Decay;
 use ebb::random::{Random, mix};
 use ebb::sketch::answer::TopMode;
-use ebb::sketch::robust::integral::IntegralStore;
 use ebb::sketch::robust::linear::Progression;
+use ebb::sketch::robust::pool::IntegralStore;
 use ebb::sketch::robust::sampling::SampleHash;
 use ebb::sketch::robust::window::WindowStore;
 use ebb::sketch::robust::{

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use ebb::sketch::robust::expiry::IntegralDecay;
-use ebb::sketch::robust::integral::IntegralStore;
 use ebb::sketch::robust::linear::Progression;
+use ebb::sketch::robust::pool::IntegralStore;
 use ebb::sketch::robust::sampling::SampleHash;
 use ebb::sketch::robust::window::{NO_FLOOR, WindowStore};
 use ebb::sketch::robust::{Element, ElementId};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ebb::decay::Decay;
 use ebb::sketch::robust::expiry::IntegralDecay;
-use ebb::sketch::robust::integral::IntegralStore;
 use ebb::sketch::robust::linear::Progression;
+use ebb::sketch::robust::pool::IntegralStore;
 use ebb::sketch::robust::sampling::{Constants, MERSENNE, SampleHash, TOP_LEVEL};
 use ebb::sketch::robust::window::{NO_FLOOR, WindowStore};
 use ebb::sketch::robust::{Element, ElementId, Sample};

@@ -5,7 +5,8 @@
 
 use super::accuracy::Accuracy;
 use super::element::{Element, ElementId};
-use super::integral::{IntegralSketch, IntegralSpec, IntegralStore};
+use super::integral::{IntegralSketch, IntegralSpec};
+use super::pool::IntegralStore;
 use super::sampling::SampleHash;
 use super::sketch::{WindowSketch, WindowSpec};
 use super::window::{NO_FLOOR, WindowStore};
@@ -74,13 +75,12 @@ impl IntegralSketch {
         let mut reader = Reader::open(INTEGRAL, VERSION, bytes)?;
         expect_parameters(&mut reader, &integral_parameters(spec))?;
         let mut copies = Vec::with_capacity(spec.hashes().len());
-        for hash in spec.hashes() {
+        for (hash, empty) in spec.hashes().iter().zip(spec.empty_copies()) {
             let (floors, elements) = read_copy(&mut reader, hash)?;
             if elements.iter().any(|element| element.weight % spec.weight_scale() != 0) {
                 return Err(CodecError::invalid("weight", "not a multiple of its scale"));
             }
-            let store = IntegralStore::from_parts(hash.clone(), spec, floors, elements);
-            copies.push(store.ok_or_else(not_exact)?);
+            copies.push(empty.with_parts(floors, elements).ok_or_else(not_exact)?);
         }
         reader.finish()?;
         Ok(Self::from_copies(spec, copies))

@@ -14,6 +14,7 @@ pub mod expiry;
 pub mod integral;
 pub mod linear;
 mod near;
+pub mod pool;
 mod query;
 pub mod records;
 mod sample;

@@ -49,3 +49,34 @@ impl NearRepeats {
 fn slot(start: u64) -> usize {
     (start >> 40) as usize % SLOTS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_remembered_before_it_is_opened() {
+        let mut near = NearRepeats::default();
+        near.note(7, 3, 5);
+        assert_eq!(near.place(7), None);
+    }
+
+    #[test]
+    fn the_last_place_of_a_start_is_remembered_until_another_takes_its_slot() {
+        let mut near = NearRepeats::default();
+        near.open();
+        let (one, same_slot) = (5 << 40 | 1, 5 << 40 | 2);
+        near.note(one, 3, 77);
+        assert_eq!((near.place(one), near.place(same_slot)), (Some((3, 77)), None));
+        near.note(same_slot, 57, (1 << POSITION_BITS) - 1);
+        assert_eq!((near.place(one), near.place(same_slot)), (None, Some((57, (1 << POSITION_BITS) - 1))));
+    }
+
+    #[test]
+    fn a_position_that_does_not_fit_is_not_remembered() {
+        let mut near = NearRepeats::default();
+        near.open();
+        near.note(9, 3, 1 << POSITION_BITS);
+        assert_eq!(near.place(9), None);
+    }
+}
