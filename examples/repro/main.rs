@@ -2,13 +2,18 @@
 
 mod counting;
 mod report;
+mod robust;
 mod streams;
 mod timing;
 mod variants;
 
 /// Every reproduction by name; without arguments all of them run.
-const ALL: &[(&str, fn())] =
-    &[("timing-penalties", timing::penalties), ("timing-priors", timing::priors), ("variants", variants::run)];
+const ALL: &[(&str, fn())] = &[
+    ("timing-penalties", timing::penalties),
+    ("timing-priors", timing::priors),
+    ("variants", variants::run),
+    ("robust", robust::run),
+];
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
