@@ -155,10 +155,8 @@ fn divisions_have_exactly_the_prepared_ages_and_cells_at_every_clock() {
         for snapshot in list(&vector["snapshots"]) {
             let clock_ms = snapshot["clock"].as_i64().unwrap();
             division.advance(clock_ms).unwrap();
-            let mut cells: Vec<(u64, i64, f64, i64, i64)> = division
-                .cells()
-                .map(|c| (u64::from(c.width), c.index, c.weight, c.oldest_ms, c.newest_ms))
-                .collect();
+            let mut cells: Vec<(u64, i64, f64, i64, i64)> =
+                division.cells().map(|c| (u64::from(c.width), c.index, c.weight, c.oldest_ms, c.newest_ms)).collect();
             cells.sort_by_key(|cell| (cell.0, cell.1));
             let cell = |c: &Value| {
                 let int = |place: usize| c[place].as_i64().unwrap();
@@ -179,7 +177,10 @@ fn divisions_have_exactly_the_prepared_ages_and_cells_at_every_clock() {
             let g = |time_ms: i64| decay.weight((clock_ms - time_ms) as u64);
             let newest: f64 = cells.iter().map(|c| c.2 * g(c.4)).sum();
             let harmonic: f64 = cells.iter().map(|c| c.2 * 2.0 * g(c.3) * g(c.4) / (g(c.3) + g(c.4))).sum();
-            assert!(close(newest, number(&snapshot["newest"]), 1e-12) && close(harmonic, number(&snapshot["harmonic"]), 1e-12));
+            assert!(
+                close(newest, number(&snapshot["newest"]), 1e-12)
+                    && close(harmonic, number(&snapshot["harmonic"]), 1e-12)
+            );
         }
     }
 }

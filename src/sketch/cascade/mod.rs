@@ -114,7 +114,7 @@ impl Cascade {
         let timeline = self.timeline_at(now_ms, decay)?;
         let mut totals = Totals::new();
         let used = self.gather(&timeline, &mut totals);
-        totals.standing = timeline.standing(0.0, self.expired(), used);
+        totals.standing = timeline.totals_standing(self.expired(), used);
         Ok(totals)
     }
 
@@ -125,7 +125,8 @@ impl Cascade {
         let mut bands: Vec<Band> = Vec::new();
         let used = self.gather(&timeline, &mut bands);
         let standing = timeline.standing(shape.beta() / 2.0, self.expired(), used);
-        Ok(Values::new(bands, shape.value_most(), standing))
+        let rank_epsilon = self.shape.epsilon + shape.beta() / 2.0 * (1.0 + self.shape.epsilon);
+        Ok(Values::new(bands, shape.value_most(), standing, rank_epsilon))
     }
 
     /// Top labels.

@@ -151,7 +151,7 @@ impl<M: Held> Store<M> {
                     used += 1;
                 }
             }
-            above_ms = level.floor_ms;
+            above_ms = level.floor_ms.map(|floor| floor.min(ceiling_ms));
         }
         used
     }

@@ -102,13 +102,20 @@ impl<'a> Timeline<'a> {
         if age < self.shape.horizon_ms { self.decay.weight(age) } else { 0.0 }
     }
 
-    /// What is promised of an answer whose summaries err by `summary` of the total.
-    pub fn standing(&self, summary: f64, expired: f64, cells: usize) -> Standing {
+    /// What is promised of a count.
+    pub fn totals_standing(&self, expired: f64, cells: usize) -> Standing {
         Standing {
-            epsilon: Some(self.shape.epsilon + summary).filter(|_| self.shape.promised),
+            epsilon: Some(self.shape.epsilon).filter(|_| self.shape.promised),
             incomplete: expired > 0.0 && self.decay.weight(self.shape.horizon_ms) > 0.0,
             cells: cells as u64,
         }
+    }
+
+    /// What is promised of a share when the summaries err by `summary` of the total: both the part and the whole are
+    /// only known within the error.
+    pub fn standing(&self, summary: f64, expired: f64, cells: usize) -> Standing {
+        let standing = self.totals_standing(expired, cells);
+        Standing { epsilon: standing.epsilon.map(|epsilon| (epsilon + summary) / (1.0 - epsilon)), ..standing }
     }
 }
 

@@ -30,7 +30,10 @@ pub struct Values {
     ended: Vec<(u64, Bracket)>,
     total: Bracket,
     value_most: u64,
+    /// What is promised of shares.
     standing: Standing,
+    /// What is promised of a rank, as a share of the true total.
+    rank_epsilon: Option<f64>,
 }
 
 /// Running sums over one end of the bands.
@@ -53,18 +56,21 @@ fn through(ends: &[(u64, Bracket)], value: u64) -> Bracket {
 }
 
 impl Values {
-    pub(crate) fn new(bands: Vec<Band>, value_most: u64, standing: Standing) -> Self {
+    pub(crate) fn new(bands: Vec<Band>, value_most: u64, standing: Standing, rank_epsilon: f64) -> Self {
+        let rank_epsilon = standing.epsilon.map(|_| rank_epsilon);
         let begun = cumulated(&bands, |band| band.low);
         let ended = cumulated(&bands, |band| band.high);
         let total = through(&ended, u64::MAX);
-        Self { bands, begun, ended, total, value_most, standing }
+        Self { bands, begun, ended, total, value_most, standing, rank_epsilon }
     }
 
     /// The spread of both, as if one structure had seen everything.
     pub fn join(self, other: Self) -> Self {
+        let rank_epsilon = self.rank_epsilon.zip(other.rank_epsilon).map_or(0.0, |(a, b)| a.max(b));
         let mut bands = self.bands;
         bands.extend(other.bands);
-        Self::new(bands, self.value_most.max(other.value_most), self.standing.join(other.standing))
+        let standing = self.standing.join(other.standing);
+        Self::new(bands, self.value_most.max(other.value_most), standing, rank_epsilon)
     }
 
     /// Weight at or below `value`, and what the weight above it may be.
@@ -114,7 +120,11 @@ impl Values {
 
     /// The decayed weight of the values at or below `value`; the promised error is a share of the total.
     pub fn rank(&self, value: u64) -> Estimate {
-        self.estimate(self.split(value).0, self.guarantee(self.share_through(value)))
+        let rank = self.split(value).0;
+        let off = (rank.upper - rank.value).max(rank.value - rank.lower).max(0.0);
+        let standing = Standing { epsilon: self.rank_epsilon, ..self.standing };
+        let achieved = if off > 0.0 { off / self.total.value.max(f64::MIN_POSITIVE) } else { 0.0 };
+        self.estimate(rank, standing.guarantee(achieved))
     }
 
     /// The value at which the cumulated share reaches `phi`; none when nothing is left.

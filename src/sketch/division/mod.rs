@@ -276,7 +276,8 @@ impl Division {
         let mut bands = Vec::new();
         self.held().for_each(|(_, _, cell)| cell.content.spread_values(fading.ends(cell), &mut bands));
         let standing = self.standing(&fading, |theta| theta / 4.0 + shape.beta() / 2.0);
-        Ok(Values::new(bands, shape.value_most(), standing))
+        let off = self.shape.theta / (2.0 + self.shape.theta);
+        Ok(Values::new(bands, shape.value_most(), standing, off + shape.beta() / 2.0 * (1.0 + off)))
     }
 
     /// Top labels.

@@ -131,7 +131,7 @@ impl Forward {
         let mut bands = Vec::new();
         self.content.spread_values(factor, &mut bands);
         let standing = Standing { epsilon: Some(shape.beta() / 2.0), incomplete: false, cells: bands.len() as u64 };
-        Ok(Values::new(bands, shape.value_most(), standing))
+        Ok(Values::new(bands, shape.value_most(), standing, shape.beta() / 2.0))
     }
 
     /// Top labels, within 1 / counters of the total.

@@ -106,7 +106,8 @@ impl<M: Held> Store<M> {
         }
     }
 
-    /// A level serves the windows that the one before cannot: of each range only that part of the decay is gathered.
+    /// A level serves the windows that no finer one can: of each range only that part of the decay is gathered. A coarser
+    /// level may have forgotten more than a finer one, so what is left to serve ends at the earliest floor so far.
     pub fn gather<G: Gather>(&self, timeline: &Timeline<'_>, into: &mut G) -> usize {
         let mut used = 0;
         for (key, times) in &self.raw {
@@ -121,7 +122,8 @@ impl<M: Held> Store<M> {
             let Some(ceiling_ms) = finer_ms else { break };
             let youngest = timeline.weight(ceiling_ms);
             let last = place + 1 == self.levels.len();
-            let coarser = level.floor_ms.filter(|_| !last).map_or(0.0, |floor| timeline.weight(floor));
+            let next_ms = level.floor_ms.map(|floor| floor.min(ceiling_ms));
+            let coarser = next_ms.filter(|_| !last).map_or(0.0, |floor| timeline.weight(floor));
             let part = |time_ms: i64| (timeline.weight(time_ms).min(youngest) - coarser).max(0.0);
             for (low, high, mass) in level.tree.ranges() {
                 let upper = part(time_at(high));
@@ -130,7 +132,7 @@ impl<M: Held> Store<M> {
                     used += 1;
                 }
             }
-            finer_ms = level.floor_ms;
+            finer_ms = next_ms;
         }
         used
     }
