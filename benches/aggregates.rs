@@ -147,7 +147,9 @@ fn race_quantiles(flows: &[Observation]) {
     for (name, unit_ms, division) in [("1", 1.0, fine), ("16", 160.0, coarse), ("64", 670.0, coarser)] {
         let division: Division = division.expect("it ran");
         assert_eq!(1 << division.shape().base(), name.parse::<u32>().expect("a number"), "slices of {name} ms");
-        check_median(flows, now_ms, &polynomial(unit_ms), |decay| division.values(now_ms, decay).expect("its own decay"));
+        check_median(flows, now_ms, &polynomial(unit_ms), |decay| {
+            division.values(now_ms, decay).expect("its own decay")
+        });
         let ask = || division.values(now_ms, &polynomial(unit_ms)).expect("its own decay").quantile(0.5);
         latency(&format!("division median, {name} ms slices"), || ask().expect("phi").expect("some").value as f64);
     }
@@ -234,9 +236,12 @@ fn race_counts(name: &str, stream: &[Observation], few: &[Observation]) {
                 stream.iter().for_each(|one| window.insert(black_box(one)));
                 exact = Some(window);
             }),
-            peer!("levels, eps 0.1", few, replicated, Levels::new(
-                Levels::shape(0.1, SPAN_MS, ContentShape::totals()).expect("levels"),
-            )),
+            peer!(
+                "levels, eps 0.1",
+                few,
+                replicated,
+                Levels::new(Levels::shape(0.1, SPAN_MS, ContentShape::totals()).expect("levels"),)
+            ),
             Peer::new("direct port of the paper, eps 0.1", few.len() as u64, || {
                 let mut levels = paper::Replicated::new(0.1, 20);
                 few.iter().for_each(|one| levels.insert(black_box(one).time_ms as u64));
@@ -262,7 +267,9 @@ fn race_counts(name: &str, stream: &[Observation], few: &[Observation]) {
         latency(&format!("cascade polynomial decay, eps {name}"), || ask(&polynomial(1000.0)));
     }
     let replicated: Levels = replicated.expect("it ran");
-    latency("levels window, eps 0.1", || replicated.totals(now_ms, &window(SPAN_MS / 3)).expect("a window").count().value);
+    latency("levels window, eps 0.1", || {
+        replicated.totals(now_ms, &window(SPAN_MS / 3)).expect("a window").count().value
+    });
     latency("direct port window, eps 0.1", || port.count(now_ms as u64, SPAN_MS / 3) as f64);
     latency("exact window", || exact.count(now_ms, SPAN_MS / 3) as f64);
 }
@@ -274,9 +281,12 @@ fn race_windows_of_values(few: &[Observation]) {
         2,
         vec![
             peer!("cascade quantiles, eps 0.1 + beta 0.1", few, cells, cascade(0.1, with_values(0.1))),
-            peer!("levels quantiles, eps 0.1 + beta 0.1", few, replicated, Levels::new(
-                Levels::shape(0.1, SPAN_MS, with_values(0.1)).expect("levels"),
-            )),
+            peer!(
+                "levels quantiles, eps 0.1 + beta 0.1",
+                few,
+                replicated,
+                Levels::new(Levels::shape(0.1, SPAN_MS, with_values(0.1)).expect("levels"),)
+            ),
         ],
     );
     let now_ms = few.iter().map(|one| one.time_ms).max().expect("some");

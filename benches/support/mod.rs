@@ -28,7 +28,13 @@ pub fn race(title: &str, rounds: u32, mut peers: Vec<Peer<'_>>) -> Vec<f64> {
     }
     println!("\n{title}");
     for (peer, ns) in peers.iter().zip(&best) {
-        println!("  {:<44} {ns:>9.1} ns/op {:>9.3} M/s   x{:.2} of {}", peer.name, 1e3 / ns, ns / best[0], peers[0].name);
+        println!(
+            "  {:<44} {ns:>9.1} ns/op {:>9.3} M/s   x{:.2} of {}",
+            peer.name,
+            1e3 / ns,
+            ns / best[0],
+            peers[0].name
+        );
     }
     best
 }

@@ -73,9 +73,10 @@ impl Cascade {
             return Err(Refused::Late { time_ms, now_ms: newest_ms, horizon_ms });
         }
         self.newest_ms = Some(newest_ms);
+        let kept = self.shape.content.kept(observation);
         match &mut self.body {
-            Body::Totals(store) => store.insert(&self.shape, *observation, newest_ms),
-            Body::Cells(store) => store.insert(&self.shape, *observation, newest_ms),
+            Body::Totals(store) => store.insert(&self.shape, kept, newest_ms),
+            Body::Cells(store) => store.insert(&self.shape, kept, newest_ms),
         }
         Ok(())
     }
@@ -170,9 +171,8 @@ fn summaries<M: super::content::Held>(shape: &TimelineShape, store: &Store<M>) -
     let levels = store.levels.iter().enumerate().map(|(place, level)| {
         let height = level.forest.height;
         let time = super::content::time_at;
-        let range = |n: &super::qdigest::tree::Node<M>| {
-            (time(n.range.low(height)), time(n.range.high(height)), n.mass.weight())
-        };
+        let range =
+            |n: &super::qdigest::tree::Node<M>| (time(n.range.low()), time(n.range.high(height)), n.mass.weight());
         let ranges = level.forest.nodes.iter().map(range).collect();
         LevelSummary { gamma: store::gamma(shape, place), floor_ms: level.floor_ms, ranges }
     });

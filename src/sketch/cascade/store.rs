@@ -10,7 +10,7 @@ use crate::sketch::content::{
 use crate::sketch::qdigest::tree::{Forest, Node, Range};
 
 /// The newest observations are kept raw: this many times a level's capacity after they overflow, twice that before.
-const RAW_KEPT: usize = 2;
+const RAW_KEPT: usize = 4;
 
 /// The first level whose ranges are as full as RAW_KEPT asks for.
 const FIRST_GAMMA: u32 = RAW_KEPT.ilog2() + 1;
@@ -48,7 +48,8 @@ impl<M: Held> Store<M> {
     /// Keeps the newest observations raw and sends the rest down.
     fn drain(&mut self, shape: &TimelineShape, newest_ms: i64) {
         self.expire(shape, newest_ms);
-        self.raw.sort_unstable_by_key(order);
+        // What was kept last time is in order already, which this sort notices.
+        self.raw.sort_by(|a, b| a.time_ms.cmp(&b.time_ms).then_with(|| order(a).cmp(&order(b))));
         let leaving = self.raw.len().saturating_sub(RAW_KEPT * shape.capacity as usize);
         let Some(last) = leaving.checked_sub(1) else { return };
         let floor_ms = self.raw[last].time_ms;
@@ -143,7 +144,7 @@ impl<M: Held> Store<M> {
             }
             let height = level.forest.height;
             for node in &level.forest.nodes {
-                let (low_ms, high_ms) = (time_at(node.range.low(height)), time_at(node.range.high(height)));
+                let (low_ms, high_ms) = (time_at(node.range.low()), time_at(node.range.high(height)));
                 let upper = if high_ms < ceiling_ms { timeline.weight(high_ms) } else { youngest };
                 if upper > 0.0 {
                     let lower = if low_ms == high_ms { upper } else { timeline.weight(low_ms) };
@@ -162,15 +163,15 @@ pub(super) fn gamma(shape: &TimelineShape, level: usize) -> f64 {
     shape.gamma(level as u32 + FIRST_GAMMA)
 }
 
-/// A total order of everything that is kept of an observation, so that which of two leaves first is never an accident.
-fn order(one: &Observation) -> (i64, u64, u64, u128) {
-    (one.time_ms, one.weight.to_bits(), one.value, one.label)
+/// Beside the time, everything that is kept of an observation: which of two leaves first is never an accident.
+fn order(one: &Observation) -> (u64, u64, u128) {
+    (one.weight.to_bits(), one.value, one.label)
 }
 
 /// Sorted observations as leaves, one for each time.
 fn leaves<M: Held>(height: u8, shape: ContentShape, sorted: &[Observation]) -> Vec<Node<M>> {
     let leaf = |group: &[Observation]| Node {
-        range: Range::leaf(height, position(group[0].time_ms)),
+        range: Range::new(height, position(group[0].time_ms)),
         mass: M::of(shape, group),
     };
     sorted.chunk_by(|a, b| a.time_ms == b.time_ms).map(leaf).collect()

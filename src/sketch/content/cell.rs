@@ -54,6 +54,11 @@ impl ContentShape {
         self.values.map_or((1 << 53) - 1, DigestShape::value_most)
     }
 
+    /// Only what is kept of an observation, so that what is not kept can never make a difference.
+    pub(crate) fn kept(self, observation: &Observation) -> Observation {
+        Observation { label: if self.counters.is_some() { observation.label } else { 0 }, ..*observation }
+    }
+
     pub(crate) fn check(self, observation: &Observation) -> Result<(), Refused> {
         self.weights.check(observation.weight)?;
         if observation.value > self.value_most() {

@@ -64,9 +64,7 @@ impl Labels {
         self.seen.dedup_by(|next, first| {
             let same = next.0 == first.0;
             if same {
-                first.1.lower += next.1.lower;
-                first.1.value += next.1.value;
-                first.1.upper += next.1.upper;
+                first.1.join(next.1);
             }
             same
         });
@@ -77,11 +75,8 @@ impl Labels {
     /// The spread of both, as if one structure had seen everything.
     pub fn join(mut self, other: Self) -> Self {
         self.seen.extend(other.seen);
-        for (mine, theirs) in [(&mut self.unseen, other.unseen), (&mut self.total, other.total)] {
-            mine.lower += theirs.lower;
-            mine.value += theirs.value;
-            mine.upper += theirs.upper;
-        }
+        self.unseen.join(other.unseen);
+        self.total.join(other.total);
         let standing = self.standing.join(other.standing);
         self.finish(standing)
     }

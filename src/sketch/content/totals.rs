@@ -42,8 +42,10 @@ impl Bracket {
         self.upper += mass * factor.upper;
     }
 
-    fn join(self, other: Self) -> Self {
-        Self { lower: self.lower + other.lower, value: self.value + other.value, upper: self.upper + other.upper }
+    pub(crate) fn join(&mut self, other: Self) {
+        self.lower += other.lower;
+        self.value += other.value;
+        self.upper += other.upper;
     }
 }
 
@@ -100,12 +102,10 @@ impl Totals {
     }
 
     /// The totals of both, as if one structure had seen everything.
-    pub fn join(self, other: Self) -> Self {
-        Self {
-            count: self.count.join(other.count),
-            sum: self.sum.join(other.sum),
-            standing: self.standing.join(other.standing),
-        }
+    pub fn join(mut self, other: Self) -> Self {
+        self.count.join(other.count);
+        self.sum.join(other.sum);
+        Self { standing: self.standing.join(other.standing), ..self }
     }
 
     fn estimate(&self, bracket: Bracket, standing: Standing) -> Estimate {

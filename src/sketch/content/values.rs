@@ -36,15 +36,23 @@ pub struct Values {
     rank_epsilon: Option<f64>,
 }
 
+/// Domains up to this size are counted, not sorted, when there are about as many bands.
+const COUNTED_MOST: u64 = 1 << 20;
+
 /// Running sums over one end of the bands.
-fn cumulated(bands: &[Band], end: fn(&Band) -> u64) -> Vec<(u64, Bracket)> {
-    let mut ends: Vec<(u64, Bracket)> = bands.iter().map(|band| (end(band), band.weight)).collect();
-    ends.sort_by_key(|(at, _)| *at);
+fn cumulated(bands: &[Band], value_most: u64, end: fn(&Band) -> u64) -> Vec<(u64, Bracket)> {
+    let mut ends: Vec<(u64, Bracket)> = if value_most < COUNTED_MOST && value_most / 8 < bands.len() as u64 {
+        let mut counted: Vec<(u64, Bracket)> = (0..=value_most).map(|value| (value, Bracket::default())).collect();
+        bands.iter().for_each(|band| counted[end(band).min(value_most) as usize].1.join(band.weight));
+        counted
+    } else {
+        let mut ends: Vec<(u64, Bracket)> = bands.iter().map(|band| (end(band), band.weight)).collect();
+        ends.sort_by_key(|(at, _)| *at);
+        ends
+    };
     let mut sum = Bracket::default();
     for (_, weight) in &mut ends {
-        sum.lower += weight.lower;
-        sum.value += weight.value;
-        sum.upper += weight.upper;
+        sum.join(*weight);
         *weight = sum;
     }
     ends
@@ -58,8 +66,8 @@ fn through(ends: &[(u64, Bracket)], value: u64) -> Bracket {
 impl Values {
     pub(crate) fn new(bands: Vec<Band>, value_most: u64, standing: Standing, rank_epsilon: f64) -> Self {
         let rank_epsilon = standing.epsilon.map(|_| rank_epsilon);
-        let begun = cumulated(&bands, |band| band.low);
-        let ended = cumulated(&bands, |band| band.high);
+        let begun = cumulated(&bands, value_most, |band| band.low);
+        let ended = cumulated(&bands, value_most, |band| band.high);
         let total = through(&ended, u64::MAX);
         Self { bands, begun, ended, total, value_most, standing, rank_epsilon }
     }

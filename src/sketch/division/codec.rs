@@ -85,7 +85,7 @@ impl Row {
     }
 
     fn read(&mut self, width: u8, content: ContentShape, r: &mut Reader<'_>) -> Result<(), CodecError> {
-        let count = r.count(40)?;
+        let count = r.count(35)?;
         let mut last = 0i64;
         for place in 0..count {
             let index = last.checked_add(unzigzag(r.varint()?)).filter(|i| i.abs() <= (2 * TIME_MOST_MS) >> width);

@@ -70,9 +70,10 @@ impl Levels {
         }
         self.span_ms = Some((oldest_ms, newest_ms));
         self.expire_in_steps(oldest_ms, newest_ms);
+        let kept = self.shape.content.kept(observation);
         match &mut self.body {
-            Body::Totals(store) => store.insert(&self.shape, observation),
-            Body::Cells(store) => store.insert(&self.shape, observation),
+            Body::Totals(store) => store.insert(&self.shape, &kept),
+            Body::Cells(store) => store.insert(&self.shape, &kept),
         }
         Ok(())
     }

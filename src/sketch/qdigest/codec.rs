@@ -1,6 +1,6 @@
 //! Bytes of digests and of trees.
 
-use super::tree::{Forest, Node, POSITION_BITS, Range};
+use super::tree::{Forest, Node, Range};
 use super::{DigestShape, QDigest};
 use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::sketch::content::codec::{invalid, read_weight, write_weight};
@@ -9,14 +9,13 @@ const KIND: Kind = *b"qdig";
 const VERSION: u16 = 1;
 
 impl<M> Forest<M> {
-    /// Ranges as differences in heap order, each with its mass.
+    /// Ranges as differences in order, each with its mass.
     pub(crate) fn write(&self, w: &mut Writer, mass: impl Fn(&M, &mut Writer)) {
         w.varint(self.nodes.len() as u64);
         let mut last = 0;
         for node in &self.nodes {
-            let code = u64::from(node.range.depth()) << POSITION_BITS | node.range.index();
-            w.varint(code - last);
-            last = code;
+            w.varint(node.range.code() - last);
+            last = node.range.code();
             mass(&node.mass, w);
         }
     }
@@ -37,9 +36,9 @@ impl<M> Forest<M> {
                 return Err(CodecError::invalid("range", "twice"));
             }
             last = last.checked_add(step).ok_or_else(|| CodecError::invalid("range", "beyond the last"))?;
-            let range = Range::new((last >> POSITION_BITS) as u8, last & ((1 << POSITION_BITS) - 1));
-            let fits = range.depth() <= height && range.index() <= (positions - 1) >> (height - range.depth());
-            if !fits {
+            let range = Range::from_code(last);
+            let aligned = |width: u8| range.low().trailing_zeros() >= u32::from(width);
+            if range.depth() > height || range.low() >= positions || !aligned(height - range.depth()) {
                 return Err(CodecError::invalid("range", "outside the domain"));
             }
             nodes.push(Node { range, mass: mass(r)? });

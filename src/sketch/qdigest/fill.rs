@@ -105,7 +105,7 @@ impl<M: Mass> FillTree<M> {
 
     pub(crate) fn forest(&self) -> Forest<M> {
         let node = |(&(high, width), mass): (&Place, &M)| Node {
-            range: Range::new(self.height - width, high >> width),
+            range: Range::new(self.height - width, high - ((1 << width) - 1)),
             mass: mass.clone(),
         };
         let mut nodes: Vec<Node<M>> = self.nodes.iter().map(node).collect();

@@ -7,6 +7,7 @@
 mod codec;
 mod fill;
 pub(crate) mod tree;
+mod trie;
 
 pub use fill::FillTree;
 use tree::{Forest, Node};
@@ -109,7 +110,7 @@ impl QDigest {
         self.buffer.sort_unstable_by_key(|(value, weight)| (*value, weight.to_bits()));
         let mut leaves: Vec<Node<f64>> = Vec::with_capacity(self.buffer.len());
         for (value, weight) in self.buffer.drain(..) {
-            let range = Range::leaf(self.shape.bits, u64::from(value));
+            let range = Range::new(self.shape.bits, u64::from(value));
             match leaves.last_mut() {
                 Some(leaf) if leaf.range == range => leaf.mass += weight,
                 _ => leaves.push(Node { range, mass: weight }),
@@ -133,11 +134,12 @@ impl QDigest {
     }
 
     fn compress_to(&mut self, gamma: f64, growth: Growth) {
-        let nodes = self.forest.compressed(gamma);
-        if growth == Growth::Accepted || nodes.len() < self.forest.nodes.len() {
-            self.forest.nodes = nodes;
-            self.folded = self.forest.weight();
+        let before = self.forest.nodes.clone();
+        self.forest.compress(gamma);
+        if growth == Growth::Refused && self.forest.nodes.len() >= before.len() {
+            self.forest.nodes = before;
         }
+        self.folded = self.forest.weight();
     }
 
     /// Adds another digest of the same domain; the errors add up.
@@ -223,19 +225,25 @@ impl QDigest {
     }
 
     /// Heap id and weight of every node (root 1, children 2v and 2v + 1, leaf 2^bits + value), in order.
-    pub fn nodes(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
-        self.forest.nodes.iter().map(|node| (node.range.heap_id(), node.mass))
+    pub fn nodes(&self) -> Vec<(u64, f64)> {
+        let numbered = self.forest.nodes.iter().map(|node| (node.range.heap_id(self.shape.bits), node.mass));
+        let mut nodes: Vec<(u64, f64)> = numbered.collect();
+        nodes.sort_by_key(|(id, _)| *id);
+        nodes
     }
 
     /// Bounds of the weight of the values below `value`.
     pub fn rank_below(&self, value: u64) -> (f64, f64) {
         let bits = self.shape.bits;
         let raw: f64 = self.buffer.iter().filter(|(v, _)| u64::from(*v) < value).map(|(_, weight)| weight).sum();
-        let sum = |end: fn(Range, u8) -> u64| {
-            let inside = self.forest.nodes.iter().filter(|node| end(node.range, bits) < value);
-            inside.map(|node| node.mass).sum::<f64>() + raw
-        };
-        (sum(Range::high), sum(Range::low))
+        let mut bounds = (raw, raw);
+        for node in self.forest.nodes.iter().filter(|node| node.range.low() < value) {
+            bounds.1 += node.mass;
+            if node.range.high(bits) < value {
+                bounds.0 += node.mass;
+            }
+        }
+        bounds
     }
 
     /// Bounds of the weight of one value.
@@ -243,7 +251,7 @@ impl QDigest {
         let bits = self.shape.bits;
         let mut bounds = (0.0, 0.0);
         let raw = self.buffer.iter().filter(|(v, _)| u64::from(*v) == value).map(|(_, weight)| (bits, *weight));
-        let around = self.forest.nodes.iter().filter(|n| (n.range.low(bits)..=n.range.high(bits)).contains(&value));
+        let around = self.forest.nodes.iter().filter(|n| (n.range.low()..=n.range.high(bits)).contains(&value));
         for (depth, weight) in raw.chain(around.map(|n| (n.range.depth(), n.mass))) {
             bounds.1 += weight;
             if depth == bits {
@@ -256,8 +264,7 @@ impl QDigest {
     /// Adds what is known here, under a decay factor, to what is known elsewhere.
     pub(crate) fn spread(&self, factor: Factor, bands: &mut Vec<Band>) {
         let bits = self.shape.bits;
-        bands
-            .extend(self.forest.nodes.iter().map(|n| Band::new(n.range.low(bits), n.range.high(bits), n.mass, factor)));
+        bands.extend(self.forest.nodes.iter().map(|n| Band::new(n.range.low(), n.range.high(bits), n.mass, factor)));
         bands.extend(self.buffer.iter().map(|(v, weight)| Band::new(u64::from(*v), u64::from(*v), *weight, factor)));
     }
 }
