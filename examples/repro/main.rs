@@ -1,10 +1,10 @@
 //! The papers' figures, from the product's own code: `make repro`, or `cargo run --release --example repro -- NAME …`.
 
-#[allow(dead_code, reason = "filled by the reproductions")]
+mod order;
 mod report;
 
 /// Every reproduction by name; without arguments all of them run.
-const ALL: &[(&str, fn())] = &[];
+const ALL: &[(&str, fn())] = &[("order", order::run)];
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();

@@ -155,6 +155,17 @@ impl Cascade {
         }
     }
 
+    /// Raw observations and nodes of all digests with their buffers folded in: what the papers count.
+    pub fn nodes(&self) -> usize {
+        match &self.body {
+            Body::Totals(_) => self.len(),
+            Body::Cells(store) => {
+                let nodes = store.levels.iter().flat_map(|level| &level.forest.nodes);
+                store.raw.len() + nodes.map(|node| node.mass.nodes()).sum::<usize>()
+            }
+        }
+    }
+
     /// Raw observations, and in the ranges digest nodes, counters and buffered observations (ranges, where only totals are kept).
     pub fn len(&self) -> usize {
         match &self.body {

@@ -137,6 +137,11 @@ impl Content {
         self.tally.weight <= 0.0
     }
 
+    /// Nodes of the digest with its buffer folded in: what the papers count.
+    pub(crate) fn nodes(&self) -> usize {
+        self.values.as_ref().map_or(0, QDigest::folded_len)
+    }
+
     pub(crate) fn spread_values(&self, factor: Factor, bands: &mut Vec<Band>) {
         if let Some(digest) = &self.values {
             digest.spread(factor, bands);

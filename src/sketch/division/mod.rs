@@ -115,6 +115,11 @@ impl Division {
         self.held().map(|(_, _, cell)| cell.content.len()).sum()
     }
 
+    /// Nodes of all digests with their buffers folded in: what the papers count.
+    pub fn nodes(&self) -> usize {
+        self.held().map(|(_, _, cell)| cell.content.nodes()).sum()
+    }
+
     fn held(&self) -> impl Iterator<Item = (u8, i64, &Cell)> {
         self.rows.iter().enumerate().flat_map(|(width, row)| {
             let cells = row.cells.iter().enumerate();

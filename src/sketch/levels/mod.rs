@@ -145,6 +145,17 @@ impl Levels {
         }
     }
 
+    /// Raw observations and nodes of all digests with their buffers folded in: what the papers count.
+    pub fn nodes(&self) -> usize {
+        match &self.body {
+            Body::Totals(_) => self.len(),
+            Body::Cells(store) => {
+                let ranges = store.levels.iter().flat_map(|level| level.tree.ranges());
+                store.raw_len + ranges.map(|(_, _, content)| content.nodes()).sum::<usize>()
+            }
+        }
+    }
+
     /// Raw observations, and in the ranges digest nodes, counters and buffered observations (ranges, where only totals are kept).
     pub fn len(&self) -> usize {
         match &self.body {

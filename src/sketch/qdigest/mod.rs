@@ -90,6 +90,13 @@ impl QDigest {
         self.len() == 0
     }
 
+    /// How many nodes there would be with the buffer folded in: what the papers count.
+    pub fn folded_len(&self) -> usize {
+        let mut folded = self.clone();
+        folded.fold();
+        folded.forest.nodes.len()
+    }
+
     pub fn insert(&mut self, value: u64, weight: f64) {
         debug_assert!(value <= self.shape.value_most() && weight > 0.0 && weight.is_finite());
         self.buffer.push((value as u32, weight));
