@@ -1,6 +1,7 @@
 //! The papers' figures, from the product's own code: `make repro`, or `cargo run --release --example repro -- NAME …`.
 
 mod counting;
+mod order;
 mod report;
 mod robust;
 mod streams;
@@ -13,6 +14,7 @@ const ALL: &[(&str, fn())] = &[
     ("timing-priors", timing::priors),
     ("variants", variants::run),
     ("robust", robust::run),
+    ("order", order::run),
 ];
 
 fn main() {

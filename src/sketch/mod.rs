@@ -3,4 +3,12 @@
 
 pub mod answer;
 pub mod predicate;
+
+pub mod cascade;
+pub mod content;
+pub mod division;
+pub mod forward;
+pub mod levels;
+pub mod qdigest;
 pub mod robust;
+pub mod spacesaving;
