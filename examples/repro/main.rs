@@ -6,7 +6,8 @@ mod streams;
 mod timing;
 
 /// Every reproduction by name; without arguments all of them run.
-const ALL: &[(&str, fn())] = &[("timing-penalties", timing::penalties), ("timing-priors", timing::priors)];
+const ALL: &[(&str, fn())] =
+    &[("timing-penalties", timing::penalties), ("timing-priors", timing::priors), ("timing-memory", timing::memory)];
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
