@@ -302,10 +302,7 @@ pub struct AgeCurve<'a> {
 impl AgeCurve<'_> {
     /// Share of the ages below `age`.
     pub fn below(&self, age: f64) -> f64 {
-        if age <= 0.0 {
-            return 0.0;
-        }
-        let scaled = age * self.per_unit;
+        let scaled = age.max(0.0) * self.per_unit;
         let bin = bin_of(scaled);
         let (below, slope) = self.curve[bin];
         below + slope * (scaled + 1.0 - BEGINS[bin])

@@ -89,16 +89,13 @@ impl TimingFilter {
 
     /// The youngest age, in units of the clock, of what lies in the block of this age.
     fn block_ages_begin(&self, age: u8) -> f64 {
-        if age == 0 {
-            return 0.0;
-        }
         let into_block = self.now.unwrap_or(0) - self.block_begin;
         // An arrival at the clock's own time has age 0; an arrival is counted by the clock only after it.
         let first = match self.spec.drive() {
             Drive::Time { .. } => into_block + 1,
             Drive::Count { .. } => into_block,
         };
-        (first + (i64::from(age) - 1) * self.block_length()) as f64
+        (first + (i64::from(age) - 1) * self.block_length()).max(0) as f64
     }
 
     /// The oldest age in blocks that is alive for the configured window at this very moment.
@@ -125,9 +122,14 @@ impl TimingFilter {
     /// Cells younger than `age`.
     fn cells_within(&self, age: u8) -> u64 {
         let (present, stamps) = (usize::from(self.present), usize::from(self.spec.stamps()));
-        let count = usize::from(age).min(stamps);
         // Counts of cells: their sum cannot wrap, and a sum that need not look is four times as fast.
         let sum = |part: &[u64]| part.iter().fold(0u64, |sum, &value| sum.wrapping_add(value));
+        if stamps < 16 {
+            // Few stamps: to add all of them, those too old as 0, is faster than to foresee where to stop.
+            let younger = |stamp: usize| u64::from(self.ages[stamp] < age).wrapping_neg() & self.histogram[stamp];
+            return (1..16).fold(0, |sum: u64, stamp| sum.wrapping_add(younger(stamp)));
+        }
+        let count = usize::from(age).min(stamps);
         if count <= present {
             sum(&self.histogram[present + 1 - count..=present])
         } else {
@@ -190,6 +192,12 @@ fn deciding_cells(reading: &Reading, age: u8) -> u8 {
     if age == 0 { reading.cells } else { reading.oldest }
 }
 
+/// base^exponent, without a branch that depends on the exponent.
 fn power(base: f64, exponent: u8) -> f64 {
-    (0..exponent).fold(1.0, |product, _| product * base)
+    let (mut product, mut square) = (1.0, base);
+    for bit in 0..5 {
+        product *= if exponent >> bit & 1 == 1 { square } else { 1.0 };
+        square *= square;
+    }
+    product
 }
