@@ -31,6 +31,7 @@ pub enum Likelihood {
 
 impl TimingFilter {
     /// The likelihood of a reading over ages.
+    #[inline]
     pub fn evidence(&self, item: Fingerprint, reading: &Reading, unit: AgeUnit, likelihood: Likelihood) -> Evidence {
         let (from, length) = self.segment(reading, unit);
         let by_others = match likelihood {
@@ -55,6 +56,7 @@ impl TimingFilter {
 
     /// How far back the window reaches: on the clock from `as_of_ms`, in arrivals from now. A block that is cut counts in
     /// part.
+    #[inline]
     pub fn window_in(&self, unit: AgeUnit, as_of_ms: i64, window: u64) -> f64 {
         let window = window.min(self.spec.drive().window());
         match (unit, self.spec.drive()) {
@@ -75,6 +77,7 @@ impl TimingFilter {
     }
 
     /// Where the ages of the oldest timer's block begin, and how many they are.
+    #[inline]
     pub fn segment(&self, reading: &Reading, unit: AgeUnit) -> (f64, f64) {
         match (unit, reading.age) {
             (AgeUnit::Arrivals, Some(age)) => (self.arrivals_within(age), self.arrivals_of_age(age) as f64),
@@ -88,6 +91,7 @@ impl TimingFilter {
     }
 
     /// The youngest age, in units of the clock, of what lies in the block of this age.
+    #[inline]
     fn block_ages_begin(&self, age: u8) -> f64 {
         let into_block = self.now.unwrap_or(0) - self.block_begin;
         // An arrival at the clock's own time has age 0; an arrival is counted by the clock only after it.
@@ -99,6 +103,7 @@ impl TimingFilter {
     }
 
     /// The oldest age in blocks that is alive for the configured window at this very moment.
+    #[inline]
     fn limit(&self) -> u8 {
         match self.spec.drive() {
             Drive::Time { .. } => self.spec.oldest_live_age(),
@@ -120,6 +125,7 @@ impl TimingFilter {
     }
 
     /// Cells younger than `age`.
+    #[inline]
     fn cells_within(&self, age: u8) -> u64 {
         let (present, stamps) = (usize::from(self.present), usize::from(self.spec.stamps()));
         // Counts of cells: their sum cannot wrap, and a sum that need not look is four times as fast.
@@ -139,6 +145,7 @@ impl TimingFilter {
     }
 
     /// Of the cells at least `age` old, the share of exactly that age.
+    #[inline]
     fn share_of_age(&self, age: u8) -> f64 {
         let exactly = self.histogram[usize::from(self.stamp_of_age(age))];
         exactly as f64 / (self.cells.len() - self.cells_within(age)).max(1) as f64
@@ -158,11 +165,11 @@ impl TimingFilter {
         let above = if stamp <= present { present - stamp } else { stamps - stamp };
         let below = if stamp <= present { 0 } else { present };
         let (mut exactly, mut younger) = (0u8, 0u8);
+        // In this form the compiler counts sixteen nibbles at once; 128 of them, so that no count can wrap.
         let mut count = |nibble: u8| {
-            // 128 nibbles: no count can wrap.
-            exactly = exactly.wrapping_add(u8::from(nibble == stamp));
             let over = nibble.wrapping_sub(stamp).wrapping_sub(1) < above;
             let under = nibble.wrapping_sub(1) < below;
+            exactly = exactly.wrapping_add(u8::from(nibble == stamp));
             younger = younger.wrapping_add(u8::from(over | under));
         };
         for &byte in line {
@@ -172,6 +179,7 @@ impl TimingFilter {
         (exactly, younger)
     }
 
+    #[inline]
     fn by_others_in_line(&self, item: Fingerprint, reading: &Reading) -> f64 {
         let (Some(age), Layout::Lines(_), 4) = (reading.age, self.spec.layout(), self.spec.timer_bits()) else {
             return self.by_others(reading);
