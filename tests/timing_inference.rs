@@ -300,6 +300,46 @@ fn the_sample_stays_within_its_bound_and_forgets() {
 }
 
 #[test]
+fn early_sightings_of_a_wider_sample_weigh_no_more_than_late_ones() {
+    let mut prior = ReusePrior::new(ReuseSpec::new(4000, 256).unwrap());
+    let (mut arrivals, mut never) = (Arrivals::new(4000), 0.0);
+    for at in 0..24_000i64 {
+        let (number, age) = arrivals.next();
+        arrivals.inserted(number);
+        never += f64::from(u8::from(age.is_none()));
+        prior.advance(at);
+        prior.sighted(prior.past(item(number), at - 1), None);
+        prior.inserted(item(number), at);
+    }
+    let (truth, learned) = (never / 24_000.0, 1.0 - prior.curve(None).below(1e9));
+    assert!((learned - truth).abs() < 0.05, "never: learned {learned}, true {truth}");
+}
+
+#[test]
+fn a_sample_that_was_widened_does_not_take_the_unknown_for_new() {
+    let spec = ReuseSpec::new(100, 16).unwrap();
+    let mut prior = ReusePrior::new(spec);
+    for at in 0..5000i64 {
+        prior.advance(at);
+        prior.inserted(item(at as u64), at);
+    }
+    // Nothing more arrives: at the next halvings the sample is widened again.
+    let sampled = |prior: &ReusePrior| (0..5000).filter(|&number| prior.samples(item(number))).collect::<Vec<u64>>();
+    let before = sampled(&prior);
+    let widened_at = (5000..9000).find(|&at| {
+        prior.advance(at);
+        sampled(&prior).len() > before.len()
+    });
+    let widened_at = widened_at.expect("the sample is widened within some horizons");
+    let taken_in = item(*sampled(&prior).iter().find(|number| !before.contains(number)).unwrap());
+    let restored = ReusePrior::decode(spec, &prior.encode()).unwrap();
+    for prior in [&prior, &restored] {
+        assert_eq!(prior.past(taken_in, widened_at), Past::Unknown);
+        assert_eq!(prior.past(taken_in, widened_at + 800), Past::Never);
+    }
+}
+
+#[test]
 fn learned_curves_are_the_ages_that_were_seen() {
     let prior = learned_prior();
     let curve = prior.curve(None);

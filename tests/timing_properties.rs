@@ -98,7 +98,7 @@ fn brute_share(filter: &TimingFilter, cells: std::ops::Range<u64>, age: u8, own:
 /// The likelihood is what a count over all cells (or those of the line) says.
 fn check_likelihood(filter: &TimingFilter, item: Fingerprint, reading: &Reading) {
     let Some(age) = reading.age else { return };
-    let power = i32::from(if age == 0 { reading.cells } else { reading.oldest });
+    let power = i32::from(reading.oldest);
     let whole = brute_share(filter, 0..filter.spec().cells(), age, 0.0, (0.0, 0.0));
     let got = filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Whole).by_others;
     assert!((got - whole.powi(power)).abs() < 1e-12, "{got} is not {}", whole.powi(power));

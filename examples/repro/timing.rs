@@ -69,9 +69,8 @@ impl DistinctTable {
         let (from, length) = filter.segment(reading, AgeUnit::Arrivals);
         let (begin, count) = (from as usize, length as usize);
         let items = if printed { self.0[count] } else { self.0[begin + count] - self.0[begin] };
-        let cells = if reading.age == Some(0) { reading.cells } else { reading.oldest };
         let spec = filter.spec();
-        let by_others = written_by_others(cells, spec.cells_per_item(), spec.cells(), items);
+        let by_others = written_by_others(reading.oldest, spec.cells_per_item(), spec.cells(), items);
         Evidence { from, length, by_others }
     }
 }

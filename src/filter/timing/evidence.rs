@@ -44,13 +44,14 @@ impl TimingFilter {
     /// The same from a model of the stream, as in the paper.
     pub fn evidence_by_model(&self, reading: &Reading, distinct: &Distinct, form: Form) -> Evidence {
         let (from, length) = self.segment(reading, AgeUnit::Arrivals);
-        let Some(age) = reading.age else { return Evidence { from, length, by_others: 1.0 } };
+        if reading.age.is_none() {
+            return Evidence { from, length, by_others: 1.0 };
+        }
         let items = match form {
             Form::Printed => distinct.among(length),
             Form::Corrected => distinct.between(from, length),
         };
-        let cells = deciding_cells(reading, age);
-        let by_others = written_by_others(cells, self.spec.cells_per_item(), self.spec.cells(), items);
+        let by_others = written_by_others(reading.oldest, self.spec.cells_per_item(), self.spec.cells(), items);
         Evidence { from, length, by_others }
     }
 
@@ -154,7 +155,7 @@ impl TimingFilter {
     fn by_others(&self, reading: &Reading) -> f64 {
         match reading.age {
             None => 1.0,
-            Some(age) => power(self.share_of_age(age), deciding_cells(reading, age)),
+            Some(age) => power(self.share_of_age(age), reading.oldest),
         }
     }
 
@@ -191,13 +192,8 @@ impl TimingFilter {
         let own = f64::from(reading.oldest);
         let (exactly, at_least) = (f64::from(exactly) - own, 128.0 - f64::from(younger) - own);
         let share = (exactly + LINE_SHRINKAGE * self.share_of_age(age)) / (at_least + LINE_SHRINKAGE);
-        power(share, deciding_cells(reading, age))
+        power(share, reading.oldest)
     }
-}
-
-/// In the present block every cell speaks; in an older one only those of that age.
-fn deciding_cells(reading: &Reading, age: u8) -> u8 {
-    if age == 0 { reading.cells } else { reading.oldest }
 }
 
 /// base^exponent, without a branch that depends on the exponent.
