@@ -15,6 +15,7 @@ const ALL: &[(&str, fn())] = &[
     ("variants", variants::run),
     ("robust", robust::run),
     ("order", order::run),
+    ("timing-memory", timing::memory),
 ];
 
 fn main() {
