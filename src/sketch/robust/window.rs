@@ -94,6 +94,10 @@ impl WindowStore {
 
     /// Forgets everything up to and including `time_ms`, at every level.
     pub fn forget_to(&mut self, time_ms: i64) {
+        // The last floor is the lowest: when it stands above, all do.
+        if time_ms <= self.oldest_floor() {
+            return;
+        }
         for floor in &mut self.floors {
             *floor = (*floor).max(time_ms);
         }
