@@ -202,9 +202,10 @@ fn decays_and_windows_agree() {
             // The same function, once as a window and once as a table that falls within one millisecond.
             let table =
                 if width == 1 { vec![(0, 1.0), (1, 0.0)] } else { vec![(0, 1.0), (width - 1, 1.0), (width, 0.0)] };
-            let asked = [Decay::window(width).unwrap(), Decay::table(table).unwrap()].map(|decay| both(&decay));
-            for place in 0..2 {
-                let (window, table) = (asked[0][place].count(), asked[1][place].count());
+            let [windows, tables] =
+                [Decay::window(width).unwrap(), Decay::table(table).unwrap()].map(|decay| both(&decay));
+            for (window, table) in windows.iter().zip(&tables) {
+                let (window, table) = (window.count(), table.count());
                 assert_eq!((window.lower, window.upper), (table.lower, table.upper), "{disorder:?} {width}");
             }
             let faster = both(&polynomial(2.0, width as f64));
