@@ -273,6 +273,9 @@ fn forty_horizons_of_bursts_leave_no_trace() {
             continue;
         }
         seen.seen.retain(|one| now_ms - one.time_ms < horizon_ms as i64);
+        cascade.expire(now_ms);
+        let ends = cascade.levels().into_iter().flat_map(|level| level.ranges).map(|(_, high_ms, _)| high_ms);
+        assert!(ends.min().is_none_or(|high_ms| high_ms > now_ms - horizon_ms as i64), "something old is still held");
         most = most.max(cascade.len()).max(levels.len());
         depths.push((step, cascade.levels().len(), levels.levels().2.len()));
         for width in [1, 10, 100, 500, horizon_ms] {

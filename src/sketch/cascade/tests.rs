@@ -20,15 +20,3 @@ fn answers_say_what_they_rest_on() {
     // What is asked for the past is answered for the newest time.
     assert_eq!(cascade.totals(0, &Decay::window(10).unwrap()).unwrap().count().value, 10.0);
 }
-
-#[test]
-fn nothing_that_is_not_kept_makes_a_difference() {
-    let mut pair = [(); 2].map(|()| Cascade::new(Cascade::shape(0.3, 100, ContentShape::totals()).unwrap()));
-    let mut random = Random::new(2);
-    for _ in 0..3000 {
-        let one = Observation { time_ms: random.below(100) as i64, value: 1, label: 0, weight: 1.0 };
-        pair[0].insert(&one).unwrap();
-        pair[1].insert(&Observation { label: u128::from(random.next_u64()), ..one }).unwrap();
-    }
-    assert_eq!(pair[0].encode(), pair[1].encode());
-}
