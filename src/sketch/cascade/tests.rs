@@ -14,7 +14,6 @@ fn answers_say_what_they_rest_on() {
     let window = cascade.totals(2999, &Decay::window(10).unwrap()).unwrap().count();
     assert_eq!((window.value, window.incomplete, window.evidence), (10.0, false, Evidence::Cells(10)));
     assert_eq!(window.guarantee, Guarantee::Deterministic { epsilon: 0.1 });
-    cascade.expire(2999);
     let endless = cascade.totals(2999, &Decay::polynomial(1.0, 1.0).unwrap()).unwrap();
     assert!(endless.count().incomplete, "what is older than the horizon is not in the sum");
     // What is asked for the past is answered for the newest time.
