@@ -78,6 +78,15 @@ pub(crate) fn read_clock(r: &mut Reader<'_>) -> Result<Option<i64>, CodecError> 
     Ok(Some(clock_ms))
 }
 
+/// The oldest and the newest time, both or neither.
+pub(crate) fn read_span(r: &mut Reader<'_>) -> Result<Option<(i64, i64)>, CodecError> {
+    match (read_clock(r)?, read_clock(r)?) {
+        (None, None) => Ok(None),
+        (Some(oldest), Some(newest)) if oldest <= newest => Ok(Some((oldest, newest))),
+        _ => Err(CodecError::invalid("span", "one end without the other, or ends in the wrong order")),
+    }
+}
+
 pub(crate) fn write_decay(w: &mut Writer, decay: &Decay) {
     match (decay.width(), decay.rate(), decay.power()) {
         (Some(width), _, _) => {
