@@ -116,13 +116,14 @@ impl Service {
                 servers.spawn(http::serve(admin, Routes::admin(api), until_stopped()));
             }
         }
-        let reporting = tokio::spawn(report_readiness(streams, metrics.clone()));
+        let reporting = tokio::spawn(report_readiness(streams.clone(), metrics.clone()));
         let every = Duration::from_millis(config.checkpoint.every.0);
         tokio::select! {
             () = stop => {}
             () = checkpoint_every(&workers, every) => {}
             ended = servers.join_next() => anyhow::bail!("the HTTP server ended: {ended:?}"),
         }
+        streams.announce_stop();
         metrics.ready.set(0);
         reporting.abort();
         stopping.send_replace(true);

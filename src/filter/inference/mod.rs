@@ -69,6 +69,19 @@ pub enum Basis {
     Miscalibrated,
 }
 
+impl Basis {
+    pub const ALL: [Self; 4] = [Self::Standard, Self::Posterior, Self::Learning, Self::Miscalibrated];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Posterior => "posterior",
+            Self::Learning => "learning",
+            Self::Miscalibrated => "miscalibrated",
+        }
+    }
+}
+
 /// The answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
