@@ -6,7 +6,9 @@
 
 use std::fmt;
 
-use siphasher::sip128::SipHasher13;
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 /// What stands for an item, a key or an id after the edge: nothing behind the edge sees their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -54,10 +56,48 @@ impl HashKey {
         Fingerprint(SipHasher13::new_with_key(&self.0).hash(bytes).as_u128())
     }
 
+    /// Begins the fingerprint of a list of texts.
+    pub fn begin(&self, domain: Domain) -> Fingerprinting {
+        let mut state = SipHasher13::new_with_key(&self.0);
+        state.write_u64(domain as u64);
+        Fingerprinting(state)
+    }
+
     /// One-way: derived with BLAKE3, so that knowing it does not help to know the key.
     pub fn print(&self) -> KeyPrint {
         let hash = blake3::derive_key("ebb 2026 hash key print", &self.0);
         KeyPrint(std::array::from_fn(|i| hash[i]))
+    }
+}
+
+/// What is hashed: an id can never be mistaken for an item. The numbers are part of all state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Domain {
+    Item = 1,
+    Key = 2,
+    Id = 3,
+    Label = 4,
+}
+
+/// A fingerprint being made of texts, one after the other. No two different lists of (kind, text) give the same bytes.
+#[derive(Clone)]
+pub struct Fingerprinting(SipHasher13);
+
+impl Fingerprinting {
+    /// Kind and length go first, so that texts cannot be shifted into one another.
+    pub fn text(&mut self, kind: u8, text: &str) {
+        self.0.write_u64(text.len() as u64 | u64::from(kind) << 56);
+        self.0.write(text.as_bytes());
+    }
+
+    pub fn end(&self) -> Fingerprint {
+        Fingerprint(self.0.finish128().as_u128())
+    }
+}
+
+impl fmt::Debug for Fingerprinting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprinting(…)")
     }
 }
 
@@ -87,6 +127,28 @@ mod tests {
         assert_eq!(key.fingerprint(b"").0, 0x0130_30dd_6adb_62fd_bea5_8827_b2bc_7ee7);
         assert_eq!(key.fingerprint(b"ebb").0, 0x87df_0485_f486_0506_96dd_fac7_751a_ddee);
         assert_eq!(key.print(), KeyPrint([129, 237, 43, 22, 139, 82, 161, 48]));
+    }
+
+    #[test]
+    fn lists_of_texts_differ_by_kind_order_cut_and_domain() {
+        let key = HashKey::new([7; 16]);
+        let of = |domain, texts: &[(u8, &str)]| {
+            let mut making = key.begin(domain);
+            texts.iter().for_each(|(kind, text)| making.text(*kind, text));
+            making.end()
+        };
+        let all = [
+            of(Domain::Item, &[(1, "ab"), (1, "c")]),
+            of(Domain::Item, &[(1, "a"), (1, "bc")]),
+            of(Domain::Item, &[(1, "c"), (1, "ab")]),
+            of(Domain::Item, &[(2, "ab"), (1, "c")]),
+            of(Domain::Item, &[(1, "abc")]),
+            of(Domain::Key, &[(1, "ab"), (1, "c")]),
+            of(Domain::Item, &[(1, "ab"), (1, "c"), (1, "")]),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "{at}");
+        }
     }
 
     #[test]

@@ -1,1 +1,41 @@
-fn main() {}
+//! Arguments to configuration to the service to an exit status.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use ebb::cli::{self, Arguments, Command, Refused};
+use ebb::config::Config;
+use ebb::{app, telemetry};
+
+/// Wrong usage or configuration; clap leaves with the same.
+const REFUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Refused>() => {
+            eprintln!("{error}");
+            ExitCode::from(REFUSED)
+        }
+        Err(error) => {
+            eprintln!("ebb: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(source) => {
+            let config = source.load()?;
+            telemetry::start(&config.log)?;
+            app::serve(config)
+        }
+        Command::Demo(demo) => app::demo(demo.into()),
+        Command::Check(source) => {
+            let config: Config = source.load()?;
+            Ok(cli::print(&format!("{}: ok\n{}", source.name(), config.summary()))?)
+        }
+        Command::Config(show) => Ok(cli::print(&show.text()?)?),
+    }
+}

@@ -113,7 +113,7 @@ pub struct Bytes(pub u64);
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-        match units.iter().find(|(_, unit)| self.0 >= *unit && self.0 % unit == 0) {
+        match units.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
             Some((name, unit)) => write!(f, "{}{name}", self.0 / unit),
             None => write!(f, "{}B", self.0),
         }

@@ -98,7 +98,7 @@ fn time_driven_traces_match_the_reference() {
         for t in 0..unsigned(case, "T") {
             let z = mix(11 * t + seed);
             now += if t % 40 != 0 { (z % 9) as i64 } else { 90 };
-            let time = if (z >> 10) % 4 == 0 { now - ((z >> 20) % spread) as i64 } else { now };
+            let time = if (z >> 10).is_multiple_of(4) { now - ((z >> 20) % spread) as i64 } else { now };
             let item = reference_item((z >> 32) % 50, seed);
             filter.advance(now);
             let reading = filter.look(item);

@@ -1,0 +1,40 @@
+# `make` prints what there is. Arguments go through ARGS: make run ARGS='--rate 5000'.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Where scripts/setup.sh puts cargo when there was none.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+ARGS ?=
+
+.PHONY: help setup run test lint bench repro release clean-data
+
+help: ## Print this
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-18s %s\n' "$$name" "$$text"; done
+
+setup: ## Install what is missing: packages (Debian, Ubuntu), Rust
+	@scripts/setup.sh
+
+run: setup ## Build, and run the embedded service with a synthetic click stream (ARGS: see 'ebb demo --help')
+	@cargo run --release --locked --bin ebb -- demo $(ARGS)
+
+test: setup ## Run every test (ARGS: as for cargo test)
+	@cargo test --locked $(ARGS)
+
+lint: setup ## Check formatting and lints
+	@cargo fmt --check
+	@cargo clippy --all-targets --locked -- -D warnings
+
+bench: setup ## Measure every hot path beside its peers (ARGS='--bench timing' for one)
+	@cargo bench --locked $(ARGS)
+
+repro: setup ## Reproduce the papers' figures (ARGS: names of reproductions; all without)
+	@cargo run --release --locked --example repro -- $(ARGS)
+
+release: setup ## Build target/release/ebb
+	@cargo build --release --locked --bin ebb
+
+clean-data: ## Forget everything: remove ./data, the state of services run from here
+	@rm -rf -- data

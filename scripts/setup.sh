@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Installs what is missing to build Ebb: a C toolchain and libraries for librdkafka, and Rust. Prints what it does;
+# does nothing, quickly, when everything is there.
+set -euo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+
+export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Debian's names of the packages that are missing, found by what they bring.
+missing_packages() {
+  have gcc && have g++ || echo build-essential
+  have make || echo make
+  have perl || echo perl
+  have curl || { echo curl; echo ca-certificates; }
+  have pkg-config || { echo pkg-config; echo libssl-dev; echo zlib1g-dev; return; }
+  pkg-config --exists openssl || echo libssl-dev
+  pkg-config --exists zlib || echo zlib1g-dev
+}
+
+# Without a terminal nobody can type a password: sudo then must not ask for one.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"
+  elif ! have sudo; then fail "neither root nor sudo: run as root: $*"
+  elif [ -t 0 ]; then sudo "$@"
+  else sudo -n "$@"
+  fi
+}
+
+install_packages() {
+  if ! have apt-get; then
+    fail "missing, by Debian's names: $*. This script installs packages on Debian and Ubuntu only; install the same" \
+      "here by hand (Fedora: gcc-c++ make perl-core pkgconf openssl-devel zlib-devel curl;" \
+      "macOS: xcode-select --install; brew install pkg-config openssl@3) and run it again."
+  fi
+  say "installing packages: $*"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+
+# Whether cargo runs and is at least the version that Cargo.toml asks for.
+rust_suffices() {
+  local have_version
+  have_version=$(cargo --version 2>/dev/null | awk '{print $2}') || return 1
+  [ -n "$have_version" ] && [ "$(printf '%s\n' "$1" "$have_version" | sort -V | head -n 1)" = "$1" ]
+}
+
+install_rust() {
+  if have rustup; then
+    say "installing the stable Rust toolchain (at least $1 is needed)"
+    rustup toolchain install stable --profile default --no-self-update
+    rustup default stable
+  else
+    say "installing Rust with rustup (at least $1 is needed)"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile default --no-modify-path
+  fi
+  rust_suffices "$1" || fail "cargo is still older than $1: $(command -v cargo || echo 'not found')"
+}
+
+install_components() {
+  have rustup || fail "rustfmt or clippy is missing, and without rustup they come from wherever cargo came"
+  say "installing rustfmt and clippy"
+  rustup component add rustfmt clippy
+}
+
+# No mapfile: the bash of macOS is too old for it, and should get as far as the message above.
+IFS=$'\n' read -r -d '' -a packages < <(missing_packages && printf '\0')
+[ "${#packages[@]}" -eq 0 ] || install_packages "${packages[@]}"
+
+wanted=$(sed -n 's/^rust-version *= *"\(.*\)"$/\1/p' Cargo.toml)
+rust_suffices "$wanted" || install_rust "$wanted"
+{ have cargo-fmt && have cargo-clippy && cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 || install_components

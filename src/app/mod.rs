@@ -1,0 +1,234 @@
+//! The service as a whole: what starts in which order, and stops in which order, with which deadlines.
+//!
+//! Start: hash key, plans, store, workers (which restore in the background), listeners, probes that tell the truth.
+//! Stop: no new connections, requests in flight drain, workers take their last checkpoints, the store closes.
+
+mod demo;
+mod plans;
+mod secret;
+
+pub use demo::{DemoOptions, demo};
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::http::{self, Api, HttpLimits, Routes};
+use crate::metrics::Metrics;
+use crate::shard::Plan;
+use crate::store::{OpenReport, ShardId, Store, StoreOptions};
+use crate::workers::{Place, Placed, Readiness, Streams, Workers, WorkersOptions};
+
+/// Runs the configured service until SIGTERM or Ctrl-C.
+pub fn serve(config: Config) -> anyhow::Result<()> {
+    block_on(async {
+        let service = Service::start(config).await?;
+        let stop = stop_signal()?;
+        service.run(stop).await
+    })
+}
+
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(work)
+}
+
+/// Resolves at the first SIGTERM or SIGINT.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("told to stop (SIGTERM)"),
+            _ = interrupt.recv() => tracing::info!("told to stop (SIGINT)"),
+        }
+    })
+}
+
+/// A running service.
+struct Service {
+    config: Config,
+    metrics: Metrics,
+    workers: Workers,
+    streams: Streams,
+    listener: TcpListener,
+    admin: Option<TcpListener>,
+}
+
+impl Service {
+    /// Everything is running when this returns, but shards may still be restoring.
+    async fn start(config: Config) -> anyhow::Result<Self> {
+        anyhow::ensure!(config.kafka.is_none(), "kafka: this build serves embedded streams only; remove the section");
+        let metrics = Metrics::new();
+        std::fs::create_dir_all(&config.data_dir)
+            .with_context(|| format!("making the data directory {}", config.data_dir.display()))?;
+        let key = secret::load_or_create(&config.hash_key_file)?;
+        let mut plans = BTreeMap::new();
+        for (name, stream) in &config.streams {
+            let plan = plans::plan(stream, &config.limits, &key).with_context(|| format!("streams.{name}"))?;
+            plans.insert(name.clone(), (plan, stream.partitions as u32));
+        }
+        let store = Arc::new(open_store(&config, &metrics)?);
+        plans.iter().try_for_each(|(name, (_, partitions))| keep_partitions(&store, name, *partitions))?;
+        let (lists, routes) = assign(plans, config.workers as usize);
+        let options = WorkersOptions { store, metrics: metrics.clone() };
+        let workers = Workers::start(&options, lists)?;
+        let streams = Streams::new(&workers, routes);
+        let listener = bind(config.http.listen).await?;
+        let admin = match config.http.admin_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        Ok(Self { config, metrics, workers, streams, listener, admin })
+    }
+
+    fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` resolves, then drains and takes the last checkpoints.
+    async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let Self { config, metrics, workers, streams, listener, admin } = self;
+        let (stopping, stopped) = watch::channel(false);
+        let until_stopped = || {
+            let mut stopped = stopped.clone();
+            async move {
+                // An error means that the sender is gone, and so is the service.
+                let _ = stopped.wait_for(|stopped| *stopped).await;
+            }
+        };
+        tracing::info!(address = %listener.local_addr()?, "listening");
+        let api = Arc::new(Api { streams: streams.clone(), metrics: metrics.clone(), limits: http_limits(&config) });
+        let mut servers = tokio::task::JoinSet::new();
+        match admin {
+            None => drop(servers.spawn(http::serve(listener, Routes::all(api), until_stopped()))),
+            Some(admin) => {
+                tracing::info!(address = %admin.local_addr()?, "listening for probes and metrics");
+                servers.spawn(http::serve(listener, Routes::service(api.clone()), until_stopped()));
+                servers.spawn(http::serve(admin, Routes::admin(api), until_stopped()));
+            }
+        }
+        let reporting = tokio::spawn(report_readiness(streams, metrics.clone()));
+        let every = Duration::from_millis(config.checkpoint.every.0);
+        tokio::select! {
+            () = stop => {}
+            () = checkpoint_every(&workers, every) => {}
+            ended = servers.join_next() => anyhow::bail!("the HTTP server ended: {ended:?}"),
+        }
+        metrics.ready.set(0);
+        reporting.abort();
+        stopping.send_replace(true);
+        while servers.join_next().await.is_some() {}
+        workers.stop().await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))
+}
+
+fn http_limits(config: &Config) -> HttpLimits {
+    let http = &config.http;
+    let ms = |duration: crate::units::DurationMs| Duration::from_millis(duration.0);
+    HttpLimits {
+        max_body_bytes: http.max_body.0 as usize,
+        request_timeout: ms(http.request_timeout),
+        header_timeout: ms(http.header_timeout),
+        idle_timeout: ms(http.idle_timeout),
+        max_connections: http.max_connections as usize,
+        drain: ms(http.drain),
+        ..HttpLimits::default()
+    }
+}
+
+fn open_store(config: &Config, metrics: &Metrics) -> anyhow::Result<Store> {
+    let options = StoreOptions {
+        generations: config.checkpoint.generations as usize,
+        deadline: Duration::from_millis(config.checkpoint.deadline.0),
+        ..StoreOptions::default()
+    };
+    let (store, report) = Store::open(&config.data_dir.join("store"), options)?;
+    let OpenReport { set_aside, compacted_from, stale_files, orphan_chunks, lost, unreadable_marks } = report;
+    if let Some(aside) = set_aside {
+        metrics.store_set_aside.inc();
+        tracing::error!(reason = aside.reason, kept = %aside.path.display(), "the store could not be read; began an empty one");
+    }
+    if let Some(bytes) = compacted_from {
+        tracing::info!(bytes, now = store.disk_bytes(), "the store was written anew to free disk space");
+    }
+    for lost in lost {
+        tracing::error!(shard = %lost.shard, from = lost.from.0, to = lost.to.0, "recorded events are lost");
+    }
+    if stale_files + orphan_chunks + unreadable_marks > 0 {
+        tracing::warn!(stale_files, orphan_chunks, unreadable_marks, "cleaned up after a killed process");
+    }
+    metrics.store_bytes.set(store.disk_bytes() as i64);
+    Ok(store)
+}
+
+/// Items are spread over the partitions by their number: with another number they would not be found again.
+fn keep_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Result<()> {
+    let fact = format!("partitions/{stream}");
+    match store.meta_get(&fact)? {
+        None => store.meta_put(&fact, &partitions.to_be_bytes())?,
+        Some(kept) => anyhow::ensure!(
+            kept == partitions.to_be_bytes(),
+            "streams.{stream}.partitions: is {partitions}, but the state in data_dir was made with {}; write that, or \
+             begin with an empty data_dir",
+            <[u8; 4]>::try_from(kept.as_slice())
+                .map_or_else(|_| "another number".into(), |n| u32::from_be_bytes(n).to_string())
+        ),
+    }
+    Ok(())
+}
+
+type Lists = Vec<Vec<(ShardId, Arc<Plan>)>>;
+type Places = BTreeMap<String, Placed>;
+
+/// Deals the shards out to the workers, one each in turn.
+fn assign(plans: BTreeMap<String, (Arc<Plan>, u32)>, workers: usize) -> (Lists, Places) {
+    let shards: usize = plans.values().map(|(_, partitions)| *partitions as usize).sum();
+    let mut lists: Lists = vec![Vec::new(); workers.min(shards).max(1)];
+    let (mut routes, mut turn) = (Places::new(), 0);
+    for (name, (plan, partitions)) in plans {
+        let mut places = Vec::new();
+        for partition in 0..partitions {
+            let worker = turn % lists.len();
+            turn += 1;
+            places.push(Place { worker, shard: lists[worker].len() });
+            lists[worker].push((ShardId { stream: name.clone(), partition }, plan.clone()));
+        }
+        routes.insert(name, Placed { plan, shards: places });
+    }
+    (lists, routes)
+}
+
+async fn report_readiness(streams: Streams, metrics: Metrics) {
+    match streams.settled().await {
+        Readiness::Ready => {
+            metrics.ready.set(1);
+            tracing::info!("ready");
+        }
+        readiness => tracing::error!(?readiness, "not ready"),
+    }
+}
+
+async fn checkpoint_every(workers: &Workers, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        workers.request_checkpoints().await;
+    }
+}

@@ -1,0 +1,84 @@
+//! The file that holds the hash key: 32 hexadecimal digits, readable by its owner alone, made when it is absent.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+
+use crate::hash::HashKey;
+
+/// Reads the key, or makes one. A key that cannot be read is an error: another key would forget everything.
+pub(super) fn load_or_create(path: &Path) -> anyhow::Result<HashKey> {
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            warn_when_open_to_others(path);
+            parse(text.trim()).with_context(|| format!("the hash key in {}", path.display()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let key = create(path).with_context(|| format!("making a hash key in {}", path.display()))?;
+            tracing::info!(file = %path.display(), "a new hash key was made; keep it: without it all memory is lost");
+            Ok(key)
+        }
+        Err(error) => Err(error).with_context(|| format!("reading the hash key in {}", path.display())),
+    }
+}
+
+fn parse(text: &str) -> anyhow::Result<HashKey> {
+    ensure!(text.len() == 32, "has {} characters; a key is 32 hexadecimal digits", text.len());
+    match u128::from_str_radix(text, 16) {
+        Ok(number) if text.bytes().all(|byte| byte.is_ascii_hexdigit()) => Ok(HashKey::new(number.to_be_bytes())),
+        _ => bail!("is not hexadecimal; a key is 32 hexadecimal digits"),
+    }
+}
+
+/// Written whole under another name first: a crash leaves no half key behind.
+fn create(path: &Path) -> anyhow::Result<HashKey> {
+    let mut secret = [0; 16];
+    getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{:032x}", u128::from_be_bytes(secret))?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    fs::File::open(folder)?.sync_all()?;
+    Ok(HashKey::new(secret))
+}
+
+fn warn_when_open_to_others(path: &Path) {
+    if let Ok(metadata) = fs::metadata(path)
+        && metadata.permissions().mode() & 0o007 != 0
+    {
+        tracing::warn!(file = %path.display(), "the hash key can be read by everybody; chmod 600 it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_for_its_owner_alone_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new").join("hash.key");
+        let made = load_or_create(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(load_or_create(&path).unwrap(), made);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn a_damaged_key_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hash.key");
+        for text in ["", "abc", &"g".repeat(32), &"+".repeat(32), &"1".repeat(33)] {
+            fs::write(&path, text).unwrap();
+            let error = format!("{:#}", load_or_create(&path).unwrap_err());
+            assert!(error.contains("32 hexadecimal digits"), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! YAML text to a tree of scalars, lists and maps that remembers lines.
+//!
+//! Promises: bounded work and memory on hostile text, duplicate keys refused, scalars kept as they were written
+//! (`0123`, `1.10` and `no` stay what they are). It deliberately does not know what any value means: the declared kind
+//! of a key decides that, not the way YAML guesses.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Budget, NonFiniteFloatPolicy, Options, Spanned};
+
+/// The largest configuration that is read.
+pub const MOST_BYTES: usize = 1 << 20;
+const MOST_DEPTH: usize = 24;
+const MOST_NODES: usize = 50_000;
+const MOST_ALIASES: usize = 1_000;
+
+/// Where a value stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Line(u64),
+    Variable(Arc<str>),
+    Unknown,
+}
+
+impl Place {
+    /// The order in which people look: the file from its top, then the environment.
+    pub fn rank(&self) -> u64 {
+        match self {
+            Self::Unknown => 0,
+            Self::Line(line) => *line,
+            Self::Variable(_) => u64::MAX,
+        }
+    }
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    pub place: Place,
+    pub kind: NodeKind,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum NodeKind {
+    Empty,
+    Scalar(String),
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+impl Node {
+    pub fn new(kind: NodeKind) -> Self {
+        Self { place: Place::Unknown, kind }
+    }
+
+    pub fn scalar(text: impl fmt::Display) -> Self {
+        Self::new(NodeKind::Scalar(text.to_string()))
+    }
+
+    pub fn child(&self, key: &str) -> Option<&Node> {
+        match &self.kind {
+            NodeKind::Map(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
+    /// The node at `path` below this one: names of entries and positions in lists, separated by dots.
+    pub fn below(&self, path: &str) -> Option<&Node> {
+        path.split('.').try_fold(self, |node, step| match &node.kind {
+            NodeKind::List(items) => items.get(step.parse::<usize>().ok()?),
+            _ => node.child(step),
+        })
+    }
+
+    /// The tree of `text`, or why it is none. An empty document is an empty map.
+    pub fn parse(text: &str) -> Result<Self, YamlError> {
+        if text.len() > MOST_BYTES {
+            return Err(YamlError::Large);
+        }
+        let raw: Raw = match serde_saphyr::from_str_with_options(text, options()) {
+            Ok(raw) => raw,
+            Err(error) => return Err(refusal(&error)),
+        };
+        Ok(raw.settle(text))
+    }
+
+    /// The same tree, standing in an environment variable.
+    pub fn standing_in(mut self, variable: &Arc<str>) -> Self {
+        self.place = Place::Variable(variable.clone());
+        self.kind = match self.kind {
+            NodeKind::List(nodes) => NodeKind::List(nodes.into_iter().map(|node| node.standing_in(variable)).collect()),
+            NodeKind::Map(entries) => {
+                NodeKind::Map(entries.into_iter().map(|(key, node)| (key, node.standing_in(variable))).collect())
+            }
+            plain => plain,
+        };
+        self
+    }
+}
+
+/// Why text is not a YAML tree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum YamlError {
+    #[error("is larger than 1MiB; a configuration is a page or two")]
+    Large,
+    #[error("is not YAML that can be read: {message}")]
+    Syntax { line: Option<u64>, message: String },
+}
+
+fn options() -> Options {
+    let mut budget = Budget::default();
+    budget.max_depth = MOST_DEPTH;
+    budget.flow_nesting_limit = MOST_DEPTH;
+    budget.max_nodes = MOST_NODES;
+    budget.max_events = 4 * MOST_NODES;
+    budget.max_aliases = MOST_ALIASES;
+    budget.max_anchors = MOST_ALIASES;
+    budget.max_merge_keys = MOST_ALIASES;
+    budget.max_recorded_anchor_events = MOST_NODES;
+    budget.max_total_scalar_bytes = MOST_BYTES;
+    let mut options = Options::default();
+    options.budget = Some(budget);
+    options.alias_limits.max_total_replayed_events = MOST_NODES;
+    options.non_finite_float_policy = NonFiniteFloatPolicy::AsString;
+    options.reject_unsupported_tags = true;
+    options.with_snippet = false;
+    options
+}
+
+fn refusal(error: &serde_saphyr::Error) -> YamlError {
+    let error = error.without_snippet();
+    let line = error.location().map(|location| location.line()).filter(|line| *line > 0);
+    let message: String = error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+    YamlError::Syntax { line, message: message.trim().to_string() }
+}
+
+/// What the YAML crate yields, before plain scalars get their source text back.
+struct Raw(Spanned<RawKind>);
+
+enum RawKind {
+    Empty,
+    /// Text that YAML took for a string.
+    Text(String),
+    /// A plain scalar that YAML took for a truth value or a number: its source text counts.
+    Plain(String),
+    List(Vec<Raw>),
+    Map(Vec<(Spanned<String>, Raw)>),
+}
+
+impl Raw {
+    fn settle(self, source: &str) -> Node {
+        let Spanned { value, referenced, defined } = self.0;
+        let kind = match value {
+            RawKind::Empty => NodeKind::Empty,
+            RawKind::Text(text) => NodeKind::Scalar(text),
+            RawKind::Plain(text) => NodeKind::Scalar(written(source, &defined).unwrap_or(text)),
+            RawKind::List(items) => NodeKind::List(items.into_iter().map(|item| item.settle(source)).collect()),
+            RawKind::Map(entries) => NodeKind::Map(entries.into_iter().map(|entry| settled(entry, source)).collect()),
+        };
+        Node { place: place(&referenced), kind }
+    }
+}
+
+/// An entry stands where its key stands, also when its value begins further down.
+fn settled((key, raw): (Spanned<String>, Raw), source: &str) -> (String, Node) {
+    let mut node = raw.settle(source);
+    if let line @ Place::Line(_) = place(&key.referenced) {
+        node.place = line;
+    }
+    (key.value, node)
+}
+
+fn place(location: &serde_saphyr::Location) -> Place {
+    match location.line() {
+        0 => Place::Unknown,
+        line => Place::Line(line),
+    }
+}
+
+fn written(source: &str, location: &serde_saphyr::Location) -> Option<String> {
+    let span = location.span();
+    let from = usize::try_from(span.byte_offset()?).ok()?;
+    let to = from.checked_add(usize::try_from(span.byte_len()?).ok()?)?;
+    source.get(from..to).map(str::trim).filter(|text| !text.is_empty()).map(str::to_string)
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Spanned::deserialize(deserializer).map(Raw)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+macro_rules! plain {
+    ($($visit:ident: $type:ty),*) => {
+        $(fn $visit<E>(self, value: $type) -> Result<RawKind, E> {
+            Ok(RawKind::Plain(value.to_string()))
+        })*
+    };
+}
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = RawKind;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a scalar, a list or a map")
+    }
+
+    plain!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_i128: i128, visit_u128: u128, visit_f64: f64);
+
+    fn visit_unit<E>(self) -> Result<RawKind, E> {
+        Ok(RawKind::Empty)
+    }
+
+    fn visit_none<E>(self) -> Result<RawKind, E> {
+        Ok(RawKind::Empty)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<RawKind, E> {
+        Ok(RawKind::Text(text.to_string()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawKind, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(RawKind::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawKind, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(RawKind::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+        match &node.child(key)?.kind {
+            NodeKind::Scalar(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn scalars_stay_as_they_were_written() {
+        let tree =
+            Node::parse("a: 0123\nb: 1.10\nc: no\nd: True\ne: '7'\nf: 99999999999999999999999\ng: .nan\nh: -0\n")
+                .unwrap();
+        for (key, text) in [
+            ("a", "0123"),
+            ("b", "1.10"),
+            ("c", "no"),
+            ("d", "True"),
+            ("e", "7"),
+            ("f", "99999999999999999999999"),
+            ("g", ".nan"),
+            ("h", "-0"),
+        ] {
+            assert_eq!(text_of(&tree, key), Some(text), "{key}");
+        }
+    }
+
+    #[test]
+    fn entries_stand_at_the_line_of_their_key() {
+        let tree = Node::parse("a: 1\nb:\n\n  c: [x,\n   y]\n").unwrap();
+        assert_eq!(tree.child("b").unwrap().place, Place::Line(2));
+        assert_eq!(tree.child("b").unwrap().child("c").unwrap().place, Place::Line(4));
+    }
+}

@@ -1,0 +1,291 @@
+//! The state of one partition of one stream: a deterministic fold over its log.
+//!
+//! Pure. The law of the fold (F1): the same log and the same plan give the same bytes, whatever the batches, crashes,
+//! restarts and machines in between. Therefore nothing here sees a clock, a generator of its own, the order of a hash map
+//! or the platform's `exp`. Time is event time: the shard's clock is the largest accepted one.
+//!
+//! F2: every record ends as exactly one verdict and is counted once. F3: an event dated more than the allowed skew after
+//! its record changes nothing but a count. F4: an event older than the memory can judge is `late`, never silently unique.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod dedup;
+mod event;
+mod plan;
+mod question;
+mod reader;
+mod spec;
+
+pub use crate::filter::decision::Penalties;
+pub use crate::filter::inference::{Basis, Explanation, Seen};
+pub use crate::filter::posterior::Share;
+pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, PenaltySpec, Rule, Rules};
+pub use event::{Counts, Event, NextOffset, Numbers, Reason, Record, Verdict};
+pub use plan::Plan;
+pub use question::{AgeRange, Answer, AsOf, Question, QuestionError, Span};
+pub use reader::{Reader, Subject};
+pub use spec::{EventSpec, Limits, Path, SpecError, TimeUnit};
+
+use std::sync::Arc;
+
+use crate::codec::{self, CodecError};
+use crate::filter::frequency::{Count, Frequency};
+use crate::filter::spec_error::SpecError as FilterError;
+use crate::filter::timing::TimingError;
+use crate::hash::Fingerprint;
+use crate::random::draws;
+use dedup::{Dedup, Sight};
+
+#[cfg(test)]
+mod tests;
+
+const KIND: codec::Kind = *b"shrd";
+const VERSION: u16 = 1;
+
+/// Records whose cache lines are asked for before the first of them is folded.
+const TOUCH_AHEAD: usize = 32;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    plan: Arc<Plan>,
+    partition: u32,
+    next: NextOffset,
+    clock_ms: Option<i64>,
+    counts: Counts,
+    dedup: Dedup,
+    frequency: Option<Frequency>,
+    seed: u64,
+}
+
+/// Why a view cannot be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ViewError {
+    #[error(transparent)]
+    Timing(#[from] TimingError),
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    pub verdict: Verdict,
+    /// What the memory said before the record was folded; absent when the record was rejected.
+    pub answer: Option<Answer>,
+}
+
+/// Figures for people and metrics.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Status {
+    pub as_of: AsOf,
+    pub counts: Counts,
+    pub fill: f64,
+    pub false_duplicate_rate: f64,
+    /// Whether chances are believed: learned well enough, and coming true.
+    pub basis: Basis,
+    /// Keys with a filter of their own.
+    pub isolated_keys: usize,
+    /// How often a counter of the frequency view had no room.
+    pub exhausted_counts: u64,
+    pub memory_bytes: u64,
+}
+
+impl Shard {
+    /// The fold of the empty log.
+    pub fn new(plan: Arc<Plan>, partition: u32) -> Result<Self, ViewError> {
+        let dedup = Dedup::new(&plan.dedup)?;
+        let frequency = plan.frequency.map(Frequency::new);
+        let seed = plan.reader.seed();
+        Ok(Self {
+            plan,
+            partition,
+            next: NextOffset(0),
+            clock_ms: None,
+            counts: Counts::default(),
+            dedup,
+            frequency,
+            seed,
+        })
+    }
+
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    pub fn next(&self) -> NextOffset {
+        self.next
+    }
+
+    pub fn as_of(&self) -> AsOf {
+        AsOf { partition: self.partition, next: self.next, time_ms: self.clock_ms }
+    }
+
+    /// Folds one record. Records come in the order of their offsets; offsets may have gaps.
+    pub fn apply(&mut self, record: Record<'_>) -> Outcome {
+        let event = self.plan.reader.read(record.payload);
+        self.fold(record.offset, record.timestamp_ms, event.as_ref().map_err(|reason| *reason))
+    }
+
+    /// As [`Shard::apply`] for each record in turn, faster: the memory of a whole stretch is asked for before it is used.
+    pub fn apply_batch(&mut self, records: &[Record<'_>], outcomes: &mut Vec<Outcome>) {
+        let reader = self.plan.reader.clone();
+        for stretch in records.chunks(TOUCH_AHEAD) {
+            let events: Vec<_> = stretch.iter().map(|record| reader.read(record.payload)).collect();
+            events.iter().flatten().for_each(|event| self.dedup.touch(event.item));
+            for (record, event) in stretch.iter().zip(&events) {
+                outcomes.push(self.fold(record.offset, record.timestamp_ms, event.as_ref().map_err(|reason| *reason)));
+            }
+        }
+    }
+
+    /// Folds a record whose payload was already read by this plan's reader.
+    pub fn fold(&mut self, offset: u64, timestamp_ms: i64, event: Result<&Event, Reason>) -> Outcome {
+        debug_assert!(offset >= self.next.0, "record {offset} was folded before: next is {:?}", self.next);
+        self.next = NextOffset(offset.saturating_add(1));
+        let outcome = match event.and_then(|event| self.observe(offset, timestamp_ms, event)) {
+            Err(reason) => Outcome { verdict: Verdict::Rejected(reason), answer: None },
+            Ok(answer) => Outcome { verdict: answer.verdict, answer: Some(answer) },
+        };
+        self.counts.add(outcome.verdict);
+        outcome
+    }
+
+    /// Decides and remembers. Nothing is changed when the event is rejected.
+    fn observe(&mut self, offset: u64, timestamp_ms: i64, event: &Event) -> Result<Answer, Reason> {
+        let time_ms = self.date(event, timestamp_ms)?;
+        self.plan.dedup.check_costs(event.key, &event.numbers)?;
+        self.advance(time_ms);
+        let frequency = self.count(event.item, time_ms);
+        let sight = Sight {
+            item: event.item,
+            key: event.key,
+            time_ms,
+            importance: event.importance,
+            numbers: &event.numbers,
+            frequency: frequency.map(|count| count.value),
+            window: None,
+            penalties: None,
+            share: None,
+        };
+        let answer = self.dedup.observe(&sight, &mut draws(self.seed, self.partition, offset))?;
+        if let Some(counts) = &mut self.frequency {
+            counts.add(event.item, time_ms);
+        }
+        Ok(Answer { frequency, ..answer })
+    }
+
+    fn count(&self, item: Fingerprint, as_of_ms: i64) -> Option<Count> {
+        self.frequency.as_ref().map(|counts| counts.estimate(item, as_of_ms))
+    }
+
+    /// When the event happened, unless it claims a future that its record cannot know (F3).
+    fn date(&self, event: &Event, timestamp_ms: i64) -> Result<i64, Reason> {
+        let time_ms = event.time_ms.unwrap_or(timestamp_ms);
+        if time_ms > timestamp_ms.saturating_add_unsigned(self.plan.max_skew_ms) {
+            Err(Reason::Future)
+        } else {
+            Ok(time_ms)
+        }
+    }
+
+    fn advance(&mut self, time_ms: i64) {
+        let clock_ms = self.clock_ms.map_or(time_ms, |clock| clock.max(time_ms));
+        self.clock_ms = Some(clock_ms);
+        self.dedup.advance(clock_ms);
+        if let Some(counts) = &mut self.frequency {
+            counts.advance(clock_ms);
+        }
+    }
+
+    /// Answers from what is folded so far; changes nothing.
+    pub fn ask(&self, question: &Question) -> Result<Answer, QuestionError> {
+        let sight = self.sight(question)?;
+        let frequency = self.count(sight.item, sight.time_ms);
+        Ok(Answer { frequency, ..self.dedup.decide(&sight)? })
+    }
+
+    /// Everything that can be said about the item's last sighting; only timing filters have it.
+    pub fn explain(&self, question: &Question) -> Result<Option<Explanation>, QuestionError> {
+        self.dedup.explain(&self.sight(question)?)
+    }
+
+    fn sight<'a>(&self, question: &'a Question) -> Result<Sight<'a>, QuestionError> {
+        let subject = &question.subject;
+        let time_ms = subject.time_ms.or(self.clock_ms).unwrap_or(i64::MIN);
+        Ok(Sight {
+            item: subject.item,
+            key: subject.key,
+            time_ms,
+            importance: subject.importance,
+            numbers: &subject.numbers,
+            frequency: self.count(subject.item, time_ms).map(|count| count.value),
+            window: self.plan.dedup.window_of(question.window)?,
+            penalties: question.penalties,
+            share: question.share,
+        })
+    }
+
+    /// The item's decayed count, where the stream keeps one.
+    pub fn frequency(&self, item: Fingerprint) -> Option<Count> {
+        self.count(item, self.clock_ms.unwrap_or(i64::MIN))
+    }
+
+    pub fn status(&self) -> Status {
+        Status {
+            as_of: self.as_of(),
+            counts: self.counts,
+            fill: self.dedup.fill(),
+            false_duplicate_rate: self.dedup.false_duplicate_rate(),
+            basis: self.dedup.basis(),
+            isolated_keys: self.dedup.isolated(),
+            exhausted_counts: self.frequency.as_ref().map_or(0, Frequency::exhausted),
+            memory_bytes: self.dedup.memory_bytes() + self.frequency.as_ref().map_or(0, Frequency::memory_bytes),
+        }
+    }
+
+    /// All of the state, canonically: equal states have equal bytes.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut writer = codec::Writer::new(KIND, VERSION);
+        writer.raw(&self.plan.identity());
+        writer.u32(self.partition);
+        writer.u64(self.next.0);
+        writer.u8(u8::from(self.clock_ms.is_some()));
+        writer.i64(self.clock_ms.unwrap_or(0));
+        self.counts.as_array().into_iter().for_each(|count| writer.u64(count));
+        self.dedup.encode(&mut writer);
+        if let Some(counts) = &self.frequency {
+            writer.bytes(&counts.encode());
+        }
+        writer.seal()
+    }
+
+    /// The shard whose [`Shard::snapshot`] these bytes are; refused unless plan and partition are the same.
+    pub fn restore(plan: Arc<Plan>, partition: u32, bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut reader = codec::Reader::open(KIND, VERSION, bytes)?;
+        if reader.raw(32)? != plan.identity() {
+            return Err(CodecError::invalid("plan", "the state was made under another configuration or hash key"));
+        }
+        let found = reader.u32()?;
+        if found != partition {
+            return Err(CodecError::invalid("partition", format!("{found} instead of {partition}")));
+        }
+        let next = NextOffset(reader.u64()?);
+        let clock_ms = match (reader.u8()?, reader.i64()?) {
+            (0, 0) => None,
+            (1, clock) => Some(clock),
+            _ => return Err(CodecError::invalid("clock", "neither absent nor present")),
+        };
+        let mut counts = Counts::default().as_array();
+        for count in &mut counts {
+            *count = reader.u64()?;
+        }
+        let dedup = Dedup::decode(&plan.dedup, &mut reader)?;
+        let frequency = match plan.frequency {
+            None => None,
+            Some(_) => Some(Frequency::decode(reader.bytes()?)?),
+        };
+        reader.finish()?;
+        let (seed, counts) = (plan.reader.seed(), Counts::from_array(counts));
+        Ok(Self { plan, partition, next, clock_ms, counts, dedup, frequency, seed })
+    }
+}

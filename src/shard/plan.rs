@@ -1,0 +1,50 @@
+//! What a shard computes: shared by all shards of a stream.
+
+use std::sync::Arc;
+
+use super::dedup::DedupSpec;
+use super::reader::Reader;
+use super::spec::{EventSpec, Path};
+use crate::codec::Writer;
+use crate::filter::frequency::FrequencySpec;
+
+/// How events are read and which views are kept of them.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub reader: Arc<Reader>,
+    /// An event dated later than this after its record is rejected: one poisoned timestamp must not expire the window.
+    pub max_skew_ms: u64,
+    pub dedup: DedupSpec,
+    pub frequency: Option<FrequencySpec>,
+}
+
+impl Plan {
+    /// Names everything on which the meaning of a snapshot depends: state made under another identity is not read.
+    /// What only changes later decisions (limits, skew) is left out, so that it can be changed without forgetting.
+    pub fn identity(&self) -> [u8; 32] {
+        let mut writer = Writer::new(*b"plan", 1);
+        write_event(&mut writer, self.reader.spec());
+        self.dedup.write_identity(&mut writer);
+        match &self.frequency {
+            None => writer.u8(0),
+            Some(frequency) => {
+                writer.u8(1);
+                frequency.write_identity(&mut writer);
+            }
+        }
+        writer.raw(&self.reader.key_print().0);
+        *blake3::hash(&writer.seal()).as_bytes()
+    }
+}
+
+fn write_event(writer: &mut Writer, event: &EventSpec) {
+    let mut path = |path: Option<&Path>| writer.bytes(path.map(Path::to_string).unwrap_or_default().as_bytes());
+    let single = [&event.key, &event.id, &event.value, &event.weight, &event.importance];
+    single.into_iter().for_each(|one| path(one.as_ref()));
+    path(event.time.as_ref().map(|(path, _)| path));
+    for list in [&event.item, &event.labels, &event.numbers] {
+        list.iter().for_each(|one| path(Some(one)));
+        path(None);
+    }
+    writer.u8(event.time.as_ref().map_or(0, |(_, unit)| 1 + *unit as u8));
+}

@@ -1,0 +1,173 @@
+//! JSON payload to event, by configured paths.
+//!
+//! No tree is built for what is not read. Every malformed payload ends as a [`Reason`]; none panics, recurses without
+//! bound or allocates more than its own size. Texts and numbers keep their source form: `1`, `1.0` and `"1"` are three
+//! different items. The same key twice in one object is refused wherever it stands, because another parser could read
+//! the other one.
+
+mod fields;
+mod json;
+
+use crate::hash::{Domain, Fingerprint, HashKey, KeyPrint};
+
+use super::event::{Event, Numbers, Reason};
+use super::spec::{EventSpec, Limits, Path, SpecError};
+use fields::{Field, Fields};
+use json::Layout;
+
+/// Reads events of one stream.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    spec: EventSpec,
+    layout: Layout,
+    slots: Slots,
+    key: HashKey,
+}
+
+/// Where in the [`Fields`] each part of the event is found.
+#[derive(Debug, Clone)]
+struct Slots {
+    item: Vec<usize>,
+    key: Option<usize>,
+    time: Option<usize>,
+    id: Option<usize>,
+    value: Option<usize>,
+    weight: Option<usize>,
+    importance: Option<usize>,
+    numbers: Vec<usize>,
+    labels: Vec<usize>,
+}
+
+/// What a question needs of an event: everything but the item may be absent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subject {
+    pub item: Fingerprint,
+    pub key: Option<Fingerprint>,
+    pub time_ms: Option<i64>,
+    pub importance: Option<f64>,
+    pub numbers: Numbers,
+}
+
+impl Reader {
+    pub fn new(spec: EventSpec, key: HashKey) -> Result<Self, SpecError> {
+        if spec.item.is_empty() {
+            return Err(SpecError::NoItem);
+        }
+        if spec.limits.depth == 0 || spec.limits.depth > Limits::MOST_DEPTH {
+            return Err(SpecError::Depth);
+        }
+        let mut layout = Layout::new(spec.limits);
+        let mut all = |paths: &[Path]| paths.iter().map(|path| layout.add(path)).collect::<Result<Vec<_>, _>>();
+        let item = all(&spec.item)?;
+        let labels = all(&spec.labels)?;
+        let numbers = all(&spec.numbers)?;
+        let mut one = |path: &Option<Path>| path.as_ref().map(|path| layout.add(path)).transpose();
+        let slots = Slots {
+            item,
+            key: one(&spec.key)?,
+            time: one(&spec.time.as_ref().map(|(path, _)| path.clone()))?,
+            id: one(&spec.id)?,
+            value: one(&spec.value)?,
+            weight: one(&spec.weight)?,
+            importance: one(&spec.importance)?,
+            numbers,
+            labels,
+        };
+        Ok(Self { spec, layout, slots, key })
+    }
+
+    pub fn spec(&self) -> &EventSpec {
+        &self.spec
+    }
+
+    /// Seeds the draws of filters that forget at random: as secret as the key, and the same on every replay.
+    pub fn seed(&self) -> u64 {
+        self.key.fingerprint(b"draws").low()
+    }
+
+    pub fn key_print(&self) -> KeyPrint {
+        self.key.print()
+    }
+
+    /// Reads an event to be recorded: every configured field must be there.
+    pub fn read(&self, payload: &[u8]) -> Result<Event, Reason> {
+        let fields = self.layout.read(payload)?;
+        let subject = self.subject(&fields)?;
+        let slots = &self.slots;
+        let missing = slots.time.is_some() && subject.time_ms.is_none()
+            || slots.importance.is_some() && subject.importance.is_none()
+            || subject.numbers.contains(&None);
+        if missing {
+            return Err(Reason::Schema);
+        }
+        let id = match slots.id {
+            None => None,
+            Some(slot) => Some(self.hash(Domain::Id, fields.required(slot)?)?),
+        };
+        let number = |slot: Option<usize>| slot.map(|slot| fields.required(slot)?.number()).transpose();
+        let labels =
+            slots.labels.iter().map(|slot| Ok(fields.required(*slot)?.text()?.into())).collect::<Result<_, _>>()?;
+        Ok(Event {
+            item: subject.item,
+            key: subject.key,
+            time_ms: subject.time_ms,
+            id,
+            value: number(slots.value)?,
+            weight: number(slots.weight)?,
+            importance: subject.importance,
+            numbers: subject.numbers,
+            labels,
+        })
+    }
+
+    /// Reads what a question is about: the item and, where it has one, its key must be there.
+    pub fn read_subject(&self, payload: &[u8]) -> Result<Subject, Reason> {
+        self.subject(&self.layout.read(payload)?)
+    }
+
+    /// The fingerprint of a key given as text, as the key of an event would have it.
+    pub fn key_of_text(&self, text: &str) -> Fingerprint {
+        let mut making = self.key.begin(Domain::Key);
+        Field::hash_text(text, &mut making);
+        making.end()
+    }
+
+    /// The fingerprint of a key that stands in events without quotes: a number, true or false.
+    pub fn key_of_bare(&self, text: &str) -> Option<Fingerprint> {
+        let field = Field::from_json(text).ok().flatten().filter(|field| matches!(field, Field::Bare(_)))?;
+        self.hash(Domain::Key, &field).ok()
+    }
+
+    fn subject(&self, fields: &Fields<'_>) -> Result<Subject, Reason> {
+        let slots = &self.slots;
+        let key = slots.key.map(|slot| fields.required(slot)).transpose()?;
+        let mut item = self.key.begin(Domain::Item);
+        if let Some(key) = key {
+            key.hash(&mut item)?;
+        }
+        for slot in &slots.item {
+            fields.required(*slot)?.hash(&mut item)?;
+        }
+        let number = |slot: Option<usize>| slot.and_then(|slot| fields.get(slot)).map(Field::number).transpose();
+        let time = match (slots.time.and_then(|slot| fields.get(slot)), &self.spec.time) {
+            (Some(field), Some((_, unit))) => Some(field.time_ms(*unit)?),
+            _ => None,
+        };
+        Ok(Subject {
+            item: item.end(),
+            key: key.map(|field| self.hash(Domain::Key, field)).transpose()?,
+            time_ms: time,
+            importance: number(slots.importance)?,
+            numbers: slots.numbers.iter().map(|slot| number(Some(*slot))).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn hash(&self, domain: Domain, field: &Field<'_>) -> Result<Fingerprint, Reason> {
+        let mut making = self.key.begin(domain);
+        field.hash(&mut making)?;
+        Ok(making.end())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Streams as the outside sees them: events and questions in, decisions out, whichever shards hold the memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::message::{Answered, Ask, AskError, Message, RecordError, Recorded, ShardStatus, Submission};
+use super::owned::Restored;
+use super::worker::Workers;
+use crate::hash::Fingerprint;
+use crate::random::mix;
+use crate::shard::{Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason};
+
+/// One stream and the way to its shards.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    plan: Arc<Plan>,
+    /// By partition.
+    shards: Vec<Route>,
+}
+
+#[derive(Debug, Clone)]
+struct Route {
+    worker: mpsc::Sender<Message>,
+    /// The shard's place in its worker.
+    shard: usize,
+}
+
+/// Where the answer to each question of a list stands.
+#[derive(Debug)]
+pub struct Answers {
+    pub answers: Vec<(Result<Answer, QuestionError>, AsOf)>,
+}
+
+impl Stream {
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    pub fn reader(&self) -> &Reader {
+        &self.plan.reader
+    }
+
+    pub fn partitions(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The partition that holds an item's memory. Other bits decide here than within a filter.
+    fn partition_of(&self, item: Fingerprint) -> usize {
+        let mixed = mix(item.high() ^ mix(item.low()));
+        ((u128::from(mixed) * self.shards.len() as u128) >> 64) as usize
+    }
+
+    /// Reads one payload into what [`Stream::record`] takes.
+    pub fn submission(&self, payload: Vec<u8>) -> Result<Submission, Reason> {
+        let event = self.plan.reader.read(&payload)?;
+        Ok(Submission { payload, event })
+    }
+
+    /// Records events in order, each in the shard of its item; all of a shard together, at one position.
+    pub async fn record(&self, submissions: Vec<Submission>) -> Result<Vec<Recorded>, RecordError> {
+        let count = submissions.len();
+        let routed = submissions.into_iter().map(|one| (self.partition_of(one.event.item), one));
+        let mut replies = Vec::new();
+        for (partition, (places, events)) in grouped(routed) {
+            let (reply, recorded) = oneshot::channel();
+            let route = &self.shards[partition];
+            let message = Message::Record { shard: route.shard, events, reply };
+            route.worker.send(message).await.map_err(|_| RecordError::Stopping)?;
+            replies.push((places, recorded));
+        }
+        let mut all = vec![None; count];
+        for (places, recorded) in replies {
+            let recorded = recorded.await.map_err(|_| RecordError::Stopping)??;
+            places.into_iter().zip(recorded).for_each(|(place, one)| all[place] = Some(one));
+        }
+        Ok(all.into_iter().map(|one| one.expect("every place was given to one shard")).collect())
+    }
+
+    /// Answers questions in order, once the shards have folded up to `at_least` of theirs.
+    pub async fn ask(&self, questions: Vec<Question>, at_least: NextOffset) -> Result<Answers, AskError> {
+        let count = questions.len();
+        let routed = questions.into_iter().map(|one| (self.partition_of(one.subject.item), one));
+        let mut replies = Vec::new();
+        for (partition, (places, questions)) in grouped(routed) {
+            let (reply, answered) = oneshot::channel();
+            let route = &self.shards[partition];
+            let ask = Ask { shard: route.shard, questions, at_least, asked: Instant::now(), reply };
+            route.worker.send(Message::Ask(ask)).await.map_err(|_| AskError::Stopping)?;
+            replies.push((places, answered));
+        }
+        let mut all = vec![None; count];
+        for (places, answered) in replies {
+            let Answered { answers, as_of } = answered.await.map_err(|_| AskError::Stopping)?;
+            places.into_iter().zip(answers).for_each(|(place, one)| all[place] = Some((one, as_of)));
+        }
+        Ok(Answers { answers: all.into_iter().map(|one| one.expect("every place was given to one shard")).collect() })
+    }
+
+    /// The shards in figures, by partition.
+    pub async fn status(&self) -> Result<Vec<ShardStatus>, AskError> {
+        let mut replies = Vec::new();
+        for route in &self.shards {
+            let (reply, status) = oneshot::channel();
+            let message = Message::Status { shard: route.shard, reply };
+            route.worker.send(message).await.map_err(|_| AskError::Stopping)?;
+            replies.push(status);
+        }
+        let mut all = Vec::new();
+        for status in replies {
+            all.push(status.await.map_err(|_| AskError::Stopping)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Keeps the order within each partition and remembers the places in the whole.
+fn grouped<T>(routed: impl Iterator<Item = (usize, T)>) -> BTreeMap<usize, (Vec<usize>, Vec<T>)> {
+    let mut groups: BTreeMap<usize, (Vec<usize>, Vec<T>)> = BTreeMap::new();
+    for (place, (partition, one)) in routed.enumerate() {
+        let (places, ones) = groups.entry(partition).or_default();
+        places.push(place);
+        ones.push(one);
+    }
+    groups
+}
+
+/// A stream and where its shards are, by partition.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    pub plan: Arc<Plan>,
+    pub shards: Vec<Place>,
+}
+
+/// Which worker owns a shard, and the shard's place among that worker's.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub worker: usize,
+    pub shard: usize,
+}
+
+/// All streams of the service, by name.
+#[derive(Debug, Clone)]
+pub struct Streams {
+    streams: BTreeMap<String, Stream>,
+    restored: Vec<watch::Receiver<Restored>>,
+}
+
+/// Whether every shard answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    Ready,
+    Restoring,
+    Failed(String),
+}
+
+impl Streams {
+    /// The streams served by `workers`, by name.
+    pub fn new(workers: &Workers, streams: BTreeMap<String, Placed>) -> Self {
+        let route = |place: Place| Route { worker: workers.sender(place.worker), shard: place.shard };
+        let stream =
+            |placed: Placed| Stream { plan: placed.plan, shards: placed.shards.into_iter().map(route).collect() };
+        Self {
+            streams: streams.into_iter().map(|(name, parts)| (name, stream(parts))).collect(),
+            restored: workers.restored(),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Stream> {
+        self.streams.get(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Stream)> {
+        self.streams.iter().map(|(name, stream)| (name.as_str(), stream))
+    }
+
+    pub fn readiness(&self) -> Readiness {
+        let states = self.restored.iter().map(|restored| restored.borrow().clone());
+        states.fold(Readiness::Ready, |worst, state| match (worst, state) {
+            (Readiness::Failed(why), _) | (_, Restored::Failed(why)) => Readiness::Failed(why),
+            (Readiness::Restoring, _) | (_, Restored::Working) => Readiness::Restoring,
+            (Readiness::Ready, Restored::Done) => Readiness::Ready,
+        })
+    }
+
+    /// Returns once no shard is being restored any more.
+    pub async fn settled(&self) -> Readiness {
+        for restored in &self.restored {
+            // An error means that the worker is gone: its last word stands.
+            let _ = restored.clone().wait_for(|state| *state != Restored::Working).await;
+        }
+        self.readiness()
+    }
+}

@@ -1,0 +1,252 @@
+//! One worker: restores its shards, then folds, answers and checkpoints until it is told to stop.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread::{self, JoinHandle};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::checkpoints::{Checkpoints, Job};
+use super::message::{Answered, Ask, Message, RecordError, Recorded, Submission};
+use super::owned::{OwnedShard, Restored};
+use crate::metrics::Metrics;
+use crate::shard::{NextOffset, Plan};
+use crate::store::{JournalBatch, Record, ShardId, Store};
+
+/// How many messages may wait for one worker.
+const QUEUE: usize = 1024;
+/// How many messages are taken together: their records share one journal write.
+const GROUP: usize = 256;
+
+/// Why a worker did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error("the thread of a worker could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+    #[error("shard {shard} cannot be restored: {why}")]
+    Restore { shard: ShardId, why: String },
+}
+
+/// What all workers share.
+#[derive(Debug, Clone)]
+pub struct WorkersOptions {
+    pub store: Arc<Store>,
+    pub metrics: Metrics,
+}
+
+/// The running threads. Dropping it without [`Workers::stop`] loses nothing that was answered: the journal has it.
+#[derive(Debug)]
+pub struct Workers {
+    senders: Vec<mpsc::Sender<Message>>,
+    threads: Vec<JoinHandle<()>>,
+    restored: Vec<watch::Receiver<Restored>>,
+    checkpoints: Checkpoints,
+}
+
+impl Workers {
+    /// Starts one thread for each list of shards; restoring goes on in the background.
+    pub fn start(options: &WorkersOptions, lists: Vec<Vec<(ShardId, Arc<Plan>)>>) -> Result<Self, StartError> {
+        let checkpoints = Checkpoints::start(options.store.clone(), options.metrics.clone(), 1)?;
+        let mut workers = Self { senders: Vec::new(), threads: Vec::new(), restored: Vec::new(), checkpoints };
+        for (index, list) in lists.into_iter().enumerate() {
+            let (sender, inbox) = mpsc::channel(QUEUE);
+            let (report, restored) = watch::channel(Restored::Working);
+            let worker = Worker {
+                name: index.to_string(),
+                shards: Vec::new(),
+                inbox,
+                waiting: Vec::new(),
+                options: options.clone(),
+                jobs: workers.checkpoints.sender(),
+            };
+            let thread = thread::Builder::new().name(format!("worker-{index}"));
+            workers.threads.push(thread.spawn(move || worker.run(list, &report))?);
+            workers.senders.push(sender);
+            workers.restored.push(restored);
+        }
+        Ok(workers)
+    }
+
+    pub(super) fn sender(&self, worker: usize) -> mpsc::Sender<Message> {
+        self.senders[worker].clone()
+    }
+
+    pub(super) fn restored(&self) -> Vec<watch::Receiver<Restored>> {
+        self.restored.clone()
+    }
+
+    /// Asks every worker for checkpoints; does not wait for them.
+    pub async fn request_checkpoints(&self) {
+        for sender in &self.senders {
+            // A closed queue means that the worker is gone; readiness tells.
+            let _ = sender.send(Message::Checkpoint { reply: None }).await;
+        }
+    }
+
+    /// Takes the last checkpoints and ends the threads. Messages sent before are still served.
+    pub async fn stop(self) {
+        let mut replies = Vec::new();
+        for sender in &self.senders {
+            let (reply, done) = oneshot::channel();
+            if sender.send(Message::Stop { reply }).await.is_ok() {
+                replies.push(done);
+            }
+        }
+        for done in replies {
+            let _ = done.await;
+        }
+        let Self { senders, threads, checkpoints, .. } = self;
+        drop(senders);
+        let joined = tokio::task::spawn_blocking(move || {
+            let panicked = threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
+            checkpoints.join();
+            panicked
+        });
+        if !matches!(joined.await, Ok(0)) {
+            tracing::error!("a worker panicked");
+        }
+    }
+}
+
+struct Worker {
+    name: String,
+    shards: Vec<OwnedShard>,
+    inbox: mpsc::Receiver<Message>,
+    /// Questions about a part of the log that is not folded yet.
+    waiting: Vec<Ask>,
+    options: WorkersOptions,
+    jobs: SyncSender<Job>,
+}
+
+impl Worker {
+    fn run(mut self, list: Vec<(ShardId, Arc<Plan>)>, report: &watch::Sender<Restored>) {
+        for (id, plan) in list {
+            match OwnedShard::restore(id.clone(), plan, &self.options) {
+                Ok(owned) => self.shards.push(owned),
+                Err(why) => {
+                    tracing::error!(shard = %id, %why, "shard not restored");
+                    report.send_replace(Restored::Failed(StartError::Restore { shard: id, why }.to_string()));
+                    return;
+                }
+            }
+        }
+        report.send_replace(Restored::Done);
+        let depth = self.options.metrics.queue_depth.with_label_values(&[&self.name]);
+        let mut group = Vec::with_capacity(GROUP);
+        while let Some(first) = self.inbox.blocking_recv() {
+            group.push(first);
+            while group.len() < GROUP
+                && let Ok(more) = self.inbox.try_recv()
+            {
+                group.push(more);
+            }
+            depth.set(self.inbox.len() as i64);
+            let journalled = self.journal(&mut group);
+            for message in group.drain(..) {
+                if let Some(stopped) = self.serve(message, &journalled) {
+                    // The last thing a worker does; whoever waits for it may have given up.
+                    let _ = stopped.send(());
+                    return;
+                }
+            }
+            self.answer_waiting();
+        }
+    }
+
+    /// Writes all records of the group to the journal at once: one flush for all of them (W4).
+    fn journal(&mut self, group: &mut [Message]) -> Result<(), RecordError> {
+        let mut batches: Vec<JournalBatch> = Vec::new();
+        let now_ms = wall_clock_ms();
+        let mut next: Vec<NextOffset> = self.shards.iter().map(|owned| owned.shard.next()).collect();
+        for message in group {
+            let Message::Record { shard, events, .. } = message else { continue };
+            let timestamp_ms = self.shards[*shard].stamp(now_ms);
+            let records =
+                events.iter_mut().map(|event| Record { timestamp_ms, payload: std::mem::take(&mut event.payload) });
+            let records: Vec<Record> = records.collect();
+            let first = next[*shard];
+            next[*shard] = NextOffset(first.0 + records.len() as u64);
+            batches.push(JournalBatch { shard: self.shards[*shard].id.clone(), first, records });
+        }
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let appended = self.options.store.append(&batches);
+        self.options.metrics.journal_seconds.observe(started.elapsed().as_secs_f64());
+        appended.map_err(|error| {
+            self.options.metrics.journal_failures.inc();
+            tracing::error!(%error, "events not journalled");
+            RecordError::from(&error)
+        })
+    }
+
+    /// Serves one message; returns whom to tell when it was the last.
+    fn serve(&mut self, message: Message, journalled: &Result<(), RecordError>) -> Option<oneshot::Sender<()>> {
+        match message {
+            Message::Record { shard, events, reply } => {
+                let recorded = journalled.clone().map(|()| self.record(shard, &events));
+                // Who asked may be gone; the events are recorded all the same.
+                let _ = reply.send(recorded);
+            }
+            Message::Ask(ask) => self.answer(ask),
+            Message::Status { shard, reply } => {
+                let _ = reply.send(self.shards[shard].status());
+            }
+            Message::Checkpoint { reply } => {
+                self.checkpoint();
+                if let Some(reply) = reply {
+                    self.shards.iter_mut().for_each(OwnedShard::await_checkpoint);
+                    let _ = reply.send(());
+                }
+            }
+            Message::Stop { reply } => {
+                self.shards.iter_mut().for_each(OwnedShard::await_checkpoint);
+                self.checkpoint();
+                self.shards.iter_mut().for_each(OwnedShard::await_checkpoint);
+                return Some(reply);
+            }
+        }
+        None
+    }
+
+    fn record(&mut self, shard: usize, events: &[Submission]) -> Vec<Recorded> {
+        let started = Instant::now();
+        let recorded = self.shards[shard].record(events, &self.options.metrics);
+        self.options.metrics.apply_seconds.observe(started.elapsed().as_secs_f64());
+        recorded
+    }
+
+    fn answer(&mut self, ask: Ask) {
+        let shard = &self.shards[ask.shard].shard;
+        if shard.next() < ask.at_least {
+            self.waiting.push(ask);
+            return;
+        }
+        let answers = ask.questions.iter().map(|question| shard.ask(question)).collect();
+        self.options.metrics.answer_seconds.observe(ask.asked.elapsed().as_secs_f64());
+        let _ = ask.reply.send(Answered { answers, as_of: shard.as_of() });
+    }
+
+    /// Looks again at the questions that waited; those whose asker gave up are dropped.
+    fn answer_waiting(&mut self) {
+        for ask in std::mem::take(&mut self.waiting) {
+            if !ask.reply.is_closed() {
+                self.answer(ask);
+            }
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        for owned in &mut self.shards {
+            owned.checkpoint(&self.jobs);
+            owned.report(&self.options.metrics);
+        }
+    }
+}
+
+fn wall_clock_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,204 @@
+//! Decisions through HTTP.
+
+use serde_json::{Value, json};
+
+use super::support::{NOW, Service, event};
+
+fn question(event: &str, rest: &str) -> String {
+    format!(r#"{{"event":{event}{rest}}}"#)
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_a_duplicate_until_the_window_is_over() {
+    let service = Service::start().await;
+    let asked = service.decide("clicks", &question(&event("10.0.0.1", 0), "")).await.json();
+    assert_eq!((&asked["verdict"], &asked["as_of"]["next"]), (&json!("unique"), &json!(0)), "{asked}");
+    assert_eq!(asked.get("offset"), None, "a question records nothing");
+
+    let recorded = service.decide("clicks", &question(&event("10.0.0.1", 0), r#","record":true"#)).await.json();
+    assert_eq!(recorded["verdict"], "unique");
+    assert_eq!(recorded["offset"], 0);
+    assert_eq!(recorded["as_of"]["next"], 1);
+    assert_eq!(recorded["as_of"]["time_ms"], NOW);
+
+    let asked = service.decide("clicks", &question(&event("10.0.0.1", 599), "")).await.json();
+    assert_eq!(asked["verdict"], "duplicate");
+    let age = &asked["age"];
+    assert!(age["least_ms"].as_u64().unwrap() < age["below_ms"].as_u64().unwrap(), "{asked}");
+    assert_eq!(asked["as_of"], recorded["as_of"]);
+
+    let again = service.decide("clicks", &question(&event("10.0.0.1", 700), r#","record":true"#)).await.json();
+    assert_eq!(again["verdict"], "unique", "a window later");
+    assert_eq!(again["offset"], 1);
+}
+
+#[tokio::test]
+async fn a_batch_is_decided_in_order_whichever_shards_hold_it() {
+    let service = Service::start().await;
+    let ips: Vec<String> = (0..200).map(|i| format!("10.1.0.{}", i % 150)).collect();
+    let events: Vec<String> = ips.iter().map(|ip| event(ip, 0)).collect();
+    let body = format!(r#"{{"events":[{}],"record":true}}"#, events.join(","));
+    let decided = service.decide("clicks", &body).await.json();
+    let decisions = decided["decisions"].as_array().unwrap();
+    assert_eq!(decisions.len(), 200);
+    let mut next = [0, 0];
+    for (place, decision) in decisions.iter().enumerate() {
+        let expected = if place < 150 { "unique" } else { "duplicate" };
+        assert_eq!(decision["verdict"], expected, "{place}");
+        let partition = decision["as_of"]["partition"].as_u64().unwrap() as usize;
+        assert_eq!(decision["offset"], next[partition], "offsets of a shard follow the order of the batch");
+        next[partition] += 1;
+    }
+    assert!(next.iter().all(|count| *count > 0), "both shards took part: {next:?}");
+}
+
+#[tokio::test]
+async fn a_rejected_event_spoils_no_other_of_its_batch() {
+    let service = Service::start().await;
+    let body = format!(r#"{{"events":[{},17,{},{{"ip":"x"}}],"record":true}}"#, event("a", 0), event("b", 0));
+    let decided = service.decide("clicks", &body).await.json();
+    let verdicts: Vec<&Value> = decided["decisions"].as_array().unwrap().iter().map(|one| &one["verdict"]).collect();
+    assert_eq!(verdicts, ["unique", "rejected", "unique", "rejected"]);
+    assert_eq!(decided["decisions"][1]["reason"], "schema");
+    assert!(decided["decisions"][1]["detail"].as_str().unwrap().contains("field"));
+    assert_eq!(decided["decisions"][1].get("offset"), None, "what is rejected at the edge is not journalled");
+    let metrics = service.api.metrics.text();
+    assert!(metrics.contains(r#"ebb_rejected_total{reason="schema",stream="clicks"} 2"#), "{metrics}");
+    assert!(metrics.contains(r#"ebb_events_total{stream="clicks",verdict="rejected"} 2"#), "{metrics}");
+}
+
+#[tokio::test]
+async fn an_empty_batch_has_no_decisions() {
+    let service = Service::start().await;
+    for record in ["true", "false"] {
+        let decided = service.decide("clicks", &format!(r#"{{"events":[],"record":{record}}}"#)).await.json();
+        assert_eq!(decided, json!({"decisions": []}));
+    }
+}
+
+#[tokio::test]
+async fn the_largest_batch_is_taken_and_one_more_event_is_not() {
+    let service = Service::start().await;
+    let batch = |count| format!(r#"{{"events":[{}]}}"#, vec![r#"{"ip":1,"campaign":2}"#; count].join(","));
+    let decided = service.decide("clicks", &batch(ebb::http::MOST_EVENTS)).await.json();
+    assert_eq!(decided["decisions"].as_array().unwrap().len(), ebb::http::MOST_EVENTS);
+    let refused = service.decide("clicks", &batch(ebb::http::MOST_EVENTS + 1)).await;
+    assert_eq!(refused.problem(422), "batch-too-large");
+    assert!(refused.detail().contains("10001 events were sent"), "{}", refused.detail());
+}
+
+/// Every reason that a well-formed body can carry; `empty` cannot: JSON has no value without text.
+#[tokio::test]
+async fn every_rejection_is_a_decision_with_its_reason() {
+    let service = Service::start().await;
+    let deep = format!(r#"{{"ip":"a","campaign":"c","ts":1,"x":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    let future = event("a", 10 * 365 * 86_400);
+    let cases = [
+        (r#"{"ip":"\ud800","campaign":"c","ts":1}"#, "encoding"),
+        (r#"{"ip":"\u0000","campaign":"c","ts":1}"#, "encoding"),
+        (r#"{"ip":1e999,"campaign":"c","ts":1}"#, "parse"),
+        (deep.as_str(), "limits"),
+        (r#"{"ip":"a","ip":"b","campaign":"c","ts":1}"#, "duplicate_key"),
+        (r#"{"ip":"a","campaign":"c"}"#, "schema"),
+        (r#"{"ip":"a","campaign":"c","ts":"soon"}"#, "schema"),
+        ("[]", "schema"),
+        (future.as_str(), "future"),
+    ];
+    for (event, reason) in cases {
+        let decided = service.decide("clicks", &question(event, r#","record":true"#)).await.json();
+        assert_eq!((&decided["verdict"], &decided["reason"]), (&json!("rejected"), &json!(reason)), "{decided}");
+        assert!(decided["detail"].is_string(), "{decided}");
+        assert_eq!(decided.get("offset").is_some(), reason == "future", "only the fold can know the log's time");
+    }
+    let metrics = service.api.metrics.text();
+    for (reason, count) in
+        [("encoding", 2), ("parse", 1), ("limits", 1), ("duplicate_key", 1), ("schema", 3), ("future", 1)]
+    {
+        let line = format!(r#"ebb_rejected_total{{reason="{reason}",stream="clicks"}} {count}"#);
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_needs_only_the_item_and_its_rejections_are_not_counted() {
+    let service = Service::start().await;
+    let asked = service.decide("clicks", r#"{"event":{"ip":"a","campaign":"c"}}"#).await.json();
+    assert_eq!(asked["verdict"], "unique", "without a time the question is about now");
+    let asked = service.decide("clicks", r#"{"event":{"ip":"a"}}"#).await.json();
+    assert_eq!(asked["reason"], "schema");
+    assert!(!service.api.metrics.text().contains("ebb_rejected_total{"), "a question is no event of the log");
+}
+
+#[tokio::test]
+async fn a_late_event_is_called_late() {
+    let service = Service::start().await;
+    // Enough items to move the clocks of both shards.
+    let newer: Vec<String> = (0..20).map(|i| event(&format!("newer{i}"), 10_000)).collect();
+    service.decide("clicks", &format!(r#"{{"events":[{}],"record":true}}"#, newer.join(","))).await.json();
+    let late = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
+    assert_eq!(late["verdict"], "late", "{late}");
+}
+
+#[tokio::test]
+async fn a_question_may_name_a_shorter_window() {
+    let service = Service::start().await;
+    service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
+    for (window, verdict) in [("10m", "duplicate"), ("6m", "duplicate"), ("1m", "unique"), ("30s", "unique")] {
+        let asked = service.decide("clicks", &question(&event("a", 300), &format!(r#","window":"{window}""#))).await;
+        assert_eq!(asked.json()["verdict"], verdict, "{window}");
+    }
+}
+
+#[tokio::test]
+async fn windows_of_events_are_asked_in_events() {
+    let service = Service::start().await;
+    service.decide("counted", &question(&event("a", 0), r#","record":true"#)).await.json();
+    let others: Vec<String> = (0..120).map(|i| event(&format!("b{i}"), 0)).collect();
+    let body = format!(r#"{{"events":[{}],"record":true}}"#, others.join(","));
+    service.decide("counted", &body).await.json();
+    let asked = service.decide("counted", &question(&event("a", 0), r#","window":"100 events""#)).await.json();
+    assert_eq!(asked["verdict"], "duplicate");
+    assert!(asked["age"]["least_events"].as_u64() < asked["age"]["below_events"].as_u64(), "{asked}");
+    let asked = service.decide("counted", &question(&event("a", 0), r#","window":"5 events""#)).await.json();
+    assert_eq!(asked["verdict"], "unique");
+}
+
+#[tokio::test]
+async fn at_least_waits_for_the_offset_that_a_record_was_answered_with() {
+    let limits = ebb::http::HttpLimits { request_timeout: std::time::Duration::from_millis(300), ..Default::default() };
+    let service = std::sync::Arc::new(Service::with_limits(limits).await);
+    let recorded = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
+    let own = recorded["offset"].as_u64().unwrap();
+    let asked = service.decide("clicks", &question(&event("a", 0), &format!(r#","at_least":{own}"#))).await.json();
+    assert_eq!(asked["verdict"], "duplicate");
+    for never in [own + 1, u64::MAX] {
+        let refused = service.decide("clicks", &question(&event("a", 0), &format!(r#","at_least":{never}"#))).await;
+        assert_eq!(refused.problem(504), "answer-timeout");
+        assert!(refused.detail().contains("at_least"), "{}", refused.detail());
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_waits_is_answered_when_the_log_gets_there() {
+    let service = std::sync::Arc::new(Service::start().await);
+    let asking = {
+        let service = service.clone();
+        tokio::spawn(async move { service.decide("clicks", &question(&event("a", 0), r#","at_least":0"#)).await })
+    };
+    let recorded = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
+    assert_eq!(recorded["offset"], 0);
+    let asked = asking.await.unwrap().json();
+    assert_eq!((&asked["verdict"], &asked["as_of"]["next"]), (&json!("duplicate"), &json!(1)));
+}
+
+#[tokio::test]
+async fn the_journal_holds_the_bytes_that_were_sent() {
+    let service = Service::start().await;
+    let sent = "{ \"ip\" : \"a\\u0062\",\n\t\"campaign\":1.0, \"ts\":1700000000000, \"note\":\"ü\" }";
+    let recorded = service.decide("clicks", &question(sent, r#","record":true"#)).await.json();
+    let (partition, offset) =
+        (recorded["as_of"]["partition"].as_u64().unwrap() as u32, recorded["offset"].as_u64().unwrap());
+    let shard = ebb::store::ShardId { stream: "clicks".into(), partition };
+    let logged = service.store.replay(&shard, ebb::shard::NextOffset(offset)).unwrap().next().unwrap().unwrap();
+    assert_eq!(String::from_utf8(logged.record.payload).unwrap(), sent);
+}

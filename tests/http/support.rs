@@ -1,0 +1,202 @@
+//! A service on a store of its own, asked with and without sockets.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use ebb::filter::timing::TimingSpec;
+use ebb::hash::HashKey;
+use ebb::http::{Api, HttpLimits, Routes};
+use ebb::metrics::Metrics;
+use ebb::shard::{DedupSpec, EventSpec, FilterSpec, Limits, Plan, Reader, Seen, TimeUnit};
+use ebb::store::{ShardId, Store, StoreOptions};
+use ebb::workers::{Place, Placed, Streams, Workers, WorkersOptions};
+use serde_json::Value;
+use tempfile::TempDir;
+use tower::ServiceExt;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// In ms: events of the tests happen around it, long before the wall clock.
+pub const NOW: i64 = 1_700_000_000_000;
+
+/// A running service. `clicks` has a window of ten minutes, `counted` one of 100 events; both have two partitions.
+pub struct Service {
+    pub api: Arc<Api>,
+    pub workers: Workers,
+    pub store: Arc<Store>,
+    _dir: TempDir,
+}
+
+impl Service {
+    /// Ready to answer.
+    pub async fn start() -> Self {
+        Self::with(HttpLimits::default(), StoreOptions::default()).await
+    }
+
+    pub async fn with_limits(limits: HttpLimits) -> Self {
+        Self::with(limits, StoreOptions::default()).await
+    }
+
+    pub async fn with(limits: HttpLimits, store: StoreOptions) -> Self {
+        let service = Self::unsettled("clicks", limits, store);
+        service.api.streams.settled().await;
+        service
+    }
+
+    /// Perhaps still restoring.
+    pub fn unsettled(name: &str, limits: HttpLimits, store: StoreOptions) -> Self {
+        listen_to_logs();
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(dir.path(), StoreOptions { headroom: 1, ..store }).unwrap();
+        let options = WorkersOptions { store: Arc::new(store), metrics: Metrics::new() };
+        let timed = plan(TimingSpec::time(600_000, 60_000, 64 << 10).unwrap());
+        let counted = plan(TimingSpec::count(100, 64 << 10).unwrap());
+        let shard =
+            |stream: &str, partition, plan: &Arc<Plan>| (ShardId { stream: stream.into(), partition }, plan.clone());
+        let lists = (0..2).map(|p| vec![shard(name, p, &timed), shard("counted", p, &counted)]).collect();
+        let workers = Workers::start(&options, lists).unwrap();
+        let placed =
+            |plan, shard| Placed { plan, shards: vec![Place { worker: 0, shard }, Place { worker: 1, shard }] };
+        let streams = BTreeMap::from([(name.into(), placed(timed, 0)), ("counted".into(), placed(counted, 1))]);
+        let streams = Streams::new(&workers, streams);
+        let api = Arc::new(Api { streams, metrics: options.metrics, limits });
+        Self { api, workers, store: options.store, _dir: dir }
+    }
+
+    pub fn router(&self) -> Router {
+        Routes::all(self.api.clone()).into_router()
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        ask(self.router(), Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub async fn decide(&self, stream: &str, body: &str) -> Answer {
+        self.post(&format!("/v1/streams/{stream}/decide"), body.to_owned()).await
+    }
+
+    pub async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
+        let request = Request::builder().method(Method::POST).uri(path).header("content-type", "application/json");
+        ask(self.router(), request.body(body.into()).unwrap()).await
+    }
+}
+
+fn plan(filter: TimingSpec) -> Arc<Plan> {
+    let limits = Limits { record_bytes: 4096, depth: 8, fields: 32, key_bytes: 64 };
+    let spec = EventSpec {
+        key: Some("campaign".parse().unwrap()),
+        time: Some(("ts".parse().unwrap(), TimeUnit::Milliseconds)),
+        limits,
+        ..EventSpec::of_item(vec!["ip".parse().unwrap()])
+    };
+    let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
+    let dedup = DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
+    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency: None })
+}
+
+/// An event of the tests, `seconds` after [`NOW`].
+pub fn event(ip: &str, seconds: i64) -> String {
+    format!(r#"{{"ip":"{ip}","campaign":"c1","ts":{}}}"#, NOW + seconds * 1000)
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+pub async fn ask(router: Router, request: Request<Body>) -> Answer {
+    let response = router.oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let text = String::from_utf8(to_bytes(body, usize::MAX).await.unwrap().to_vec()).unwrap();
+    Answer { status: parts.status, headers: parts.headers, text }
+}
+
+impl Answer {
+    /// The JSON of a decision.
+    pub fn json(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.text);
+        assert_eq!(self.header("content-type"), "application/json");
+        serde_json::from_str(&self.text).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The name of the problem, once its form is checked.
+    pub fn problem(&self, status: u16) -> String {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        let problem: Value = serde_json::from_str(&self.text).unwrap();
+        assert_eq!(problem["status"], status);
+        for part in ["title", "detail"] {
+            assert!(problem[part].as_str().is_some_and(|text| !text.is_empty()), "{part}: {problem}");
+        }
+        problem["type"].as_str().unwrap().strip_prefix("/problems/").unwrap().to_owned()
+    }
+
+    pub fn detail(&self) -> String {
+        serde_json::from_str::<Value>(&self.text).unwrap()["detail"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Everything the crate logs, and a gate that shards of streams named `gated` must pass to be restored.
+struct Logs;
+
+static LOGGED: Mutex<String> = Mutex::new(String::new());
+static GATE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+static LISTENING: LazyLock<()> = LazyLock::new(|| {
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Logs)).unwrap();
+});
+
+fn listen_to_logs() {
+    LazyLock::force(&LISTENING);
+}
+
+/// All that was logged so far.
+pub fn logged() -> String {
+    LOGGED.lock().unwrap().clone()
+}
+
+pub fn open_gate() {
+    *GATE.0.lock().unwrap() = true;
+    GATE.1.notify_all();
+}
+
+impl Logs {
+    fn write(&self, record: impl FnOnce(&mut dyn tracing::field::Visit)) -> String {
+        struct Line(String);
+        impl tracing::field::Visit for Line {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let mut line = Line(String::new());
+        record(&mut line);
+        LOGGED.lock().unwrap().push_str(&format!("{}\n", line.0));
+        line.0
+    }
+}
+
+impl<S: tracing::Subscriber> Layer<S> for Logs {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
+        metadata.target().starts_with("ebb")
+    }
+
+    fn on_new_span(&self, span: &tracing::span::Attributes<'_>, _: &tracing::Id, _: Context<'_, S>) {
+        self.write(|line| span.record(line));
+    }
+
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let line = self.write(|line| event.record(line));
+        if line.contains("shard restored") && line.contains("gated/") {
+            let closed = GATE.0.lock().unwrap();
+            drop(GATE.1.wait_while(closed, |open| !*open).unwrap());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What the store costs: disk for what is alive, and time for those who append while a checkpoint is written.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ebb::store::{NextOffset, Store};
+
+use crate::support::{Draws, batch, identity, open, replayed, shard};
+
+fn is_shareable<T: Send + Sync>(_: &T) {}
+
+fn rounds() -> u64 {
+    std::env::var("EBB_ROUNDS").map_or(25, |rounds| rounds.parse().expect("a number"))
+}
+
+#[test]
+fn the_disk_stays_within_ten_times_what_is_alive() {
+    const STATE_BYTES: usize = 3 << 20;
+    const RECORD_BYTES: usize = 500;
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = open(dir.path());
+    let (mut next, mut worst, mut sizes) = ([0u64; 2], 0f64, Vec::new());
+    for round in 0..rounds() {
+        let mut live = 0;
+        for partition in 0..2 {
+            let (shard, next) = (shard(partition), &mut next[partition as usize]);
+            for _ in 0..10 {
+                store.append(&[batch(&shard, *next, 50, RECORD_BYTES)]).unwrap();
+                *next += 50;
+            }
+            store.save(&shard, &identity(), NextOffset(*next), &Draws(round).bytes(STATE_BYTES)).unwrap();
+            store.truncate(&shard, NextOffset(*next)).unwrap();
+            let bounds = store.journal_bounds(&shard).unwrap();
+            live += (bounds.next.0 - bounds.first.0) * RECORD_BYTES as u64;
+            live += (round + 1).min(3) * STATE_BYTES as u64;
+        }
+        worst = worst.max(store.disk_bytes() as f64 / live as f64);
+        sizes.push(store.disk_bytes() >> 20);
+    }
+    let of_newest = (sizes[sizes.len() - 1] << 20) as f64 / (2.0 * STATE_BYTES as f64);
+    println!(
+        "disk: worst {worst:.2}x of what is alive (3 generations and journal), at the end {of_newest:.1}x of the newest states"
+    );
+    println!("disk: MiB after each round {sizes:?}");
+    assert!(worst <= 10.0, "{worst}");
+    assert!(sizes[sizes.len() - 1] <= sizes[8] * 3 / 2, "it grows: {sizes:?}");
+}
+
+#[test]
+fn a_store_that_outgrew_its_contents_is_written_anew_when_it_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = open(dir.path());
+    store.meta_put("fact", b"kept").unwrap();
+    store.append(&[batch(&shard(1), 7, 100, 500)]).unwrap();
+    store.save(&shard(1), &identity(), NextOffset(9), b"another").unwrap();
+    for (round, bytes) in [20 << 20, 20 << 20, 1000, 1000, 1000].into_iter().enumerate() {
+        store.save(&shard(0), &identity(), NextOffset(round as u64), &Draws(round as u64).bytes(bytes)).unwrap();
+    }
+    let before = store.disk_bytes();
+    drop(store);
+    let (store, report) = open(dir.path());
+    assert!(report.compacted_from.is_some(), "{report:?} at {before}");
+    println!("disk: {before} bytes before, {} after it was written anew", store.disk_bytes());
+    assert!(store.disk_bytes() < 4 << 20, "{}", store.disk_bytes());
+    for generation in [3, 4, 5] {
+        let loaded = store.load(&shard(0), &identity(), Some(NextOffset(generation - 1))).unwrap();
+        assert_eq!(loaded.checkpoint.map(|found| found.state), Some(Draws(generation - 1).bytes(1000)));
+    }
+    assert_eq!(store.load(&shard(1), &identity(), None).unwrap().checkpoint.unwrap().state, b"another");
+    assert_eq!(replayed(&store, &shard(1), 7, |_| 500).0, (7..107).collect::<Vec<_>>());
+    assert_eq!(store.meta_get("fact").unwrap().as_deref(), Some(&b"kept"[..]));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing is left beside lock, db and acknowledged");
+    drop(store);
+    assert_eq!(open(dir.path()).1, Default::default());
+}
+
+/// The slowest of the appends made until `done`.
+fn slowest_append(store: &Store, done: &AtomicBool) -> (Duration, u64) {
+    let (mut slowest, mut next) = (Duration::ZERO, 0);
+    while !done.load(Ordering::Acquire) {
+        let begun = Instant::now();
+        store.append(&[batch(&shard(1), next, 1, 200)]).unwrap();
+        slowest = slowest.max(begun.elapsed());
+        next += 1;
+    }
+    (slowest, next)
+}
+
+#[test]
+fn an_append_does_not_wait_for_a_large_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = open(dir.path());
+    is_shareable(&store);
+    let begun = Instant::now();
+    for step in 0..200 {
+        store.append(&[batch(&shard(2), step * 100, 100, 200)]).unwrap();
+    }
+    println!("an append of 100 records of 200 bytes takes {:?} alone", begun.elapsed() / 200);
+    let state = Draws(5).bytes(48 << 20);
+    let done = AtomicBool::new(false);
+    let (took, (slowest, appends)) = std::thread::scope(|scope| {
+        let appends = scope.spawn(|| slowest_append(&store, &done));
+        let begun = Instant::now();
+        store.save(&shard(0), &identity(), NextOffset(1), &state).unwrap();
+        let took = begun.elapsed();
+        done.store(true, Ordering::Release);
+        (took, appends.join().unwrap())
+    });
+    println!("48 MiB saved in {took:?}; {appends} appends meanwhile, the slowest {slowest:?}");
+    assert!(slowest < took / 3, "{slowest:?} of {took:?}");
+    assert!(appends > 20);
+}

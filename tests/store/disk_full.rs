@@ -1,0 +1,140 @@
+//! A disk that fills up: refused in time, nothing broken, and everything goes on when there is room again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ebb::store::{Health, NextOffset, Store, StoreError, StoreOptions};
+
+use crate::support::{Draws, batch, child, finish_within, identity, options, replayed, shard};
+
+const DEADLINE: Duration = Duration::from_secs(2);
+const STATE_BYTES: usize = 2 << 20;
+
+/// A small disk of its own.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// `None`, with a message, where mounting is not allowed.
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(dir.path()).output();
+        if mounted.as_ref().is_ok_and(|output| output.status.success()) {
+            return Some(Self(dir));
+        }
+        eprintln!("SKIPPED: a disk of its own cannot be mounted here ({mounted:?})");
+        None
+    }
+
+    fn run(&self, test: &str) -> String {
+        let child = child(test).env("EBB_DIR", self.0.path()).spawn().unwrap();
+        let (status, said) = finish_within(child, Duration::from_secs(100));
+        assert!(status.is_some_and(|status| status.success()), "{test}: {status:?}\n{said}");
+        said
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+fn dirs() -> Option<(PathBuf, PathBuf)> {
+    let dir = PathBuf::from(std::env::var("EBB_DIR").ok()?);
+    Some((dir.join("store"), dir.join("filler")))
+}
+
+fn state(round: u64) -> Vec<u8> {
+    Draws(round).bytes(STATE_BYTES)
+}
+
+/// Takes all the space but `leave` bytes.
+fn fill(filler: &Path, leave: u64) {
+    let stat = rustix::fs::statvfs(filler.parent().unwrap()).unwrap();
+    let free = stat.f_bavail * stat.f_frsize;
+    fs::write(filler, vec![1; free.saturating_sub(leave) as usize]).unwrap();
+}
+
+#[test]
+#[ignore = "run by the tests below on a small disk"]
+fn guarded() {
+    let Some((dir, filler)) = dirs() else { return };
+    let options = StoreOptions { deadline: DEADLINE, reserve_bytes: 1 << 20, ..options() };
+    let (store, _) = Store::open(&dir, options).unwrap();
+    let mut next = 0;
+    for round in 1..=10u64 {
+        store.append(&[batch(&shard(0), next, 5, 1000)]).unwrap();
+        next += 5;
+        store.save(&shard(0), &identity(), NextOffset(next), &state(round)).unwrap();
+        fill(&filler, 3 * STATE_BYTES as u64);
+        let begun = Instant::now();
+        let refused = store.save(&shard(0), &identity(), NextOffset(next), &state(99));
+        assert!(matches!(refused, Err(StoreError::DiskFull { .. })), "{refused:?}");
+        store.append(&[batch(&shard(0), next, 1, 1000)]).expect("there is room for a record");
+        next += 1;
+        fs::remove_file(&filler).unwrap();
+        fill(&filler, 1 << 19);
+        let refused = store.append(&[batch(&shard(0), next, 1, 1000)]);
+        assert!(matches!(refused, Err(StoreError::DiskFull { .. })), "{refused:?}");
+        assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
+        assert_eq!(store.health(), Health::Healthy);
+        fs::remove_file(&filler).unwrap();
+        let loaded = store.load(&shard(0), &identity(), None).unwrap();
+        assert!(loaded.checkpoint.unwrap().state == state(round));
+    }
+    assert_eq!(replayed(&store, &shard(0), 0, |_| 1000).0, (0..next).collect::<Vec<_>>());
+    println!("refused and resumed 10 times");
+}
+
+#[test]
+#[ignore = "run by the tests below on a small disk"]
+fn unguarded() {
+    let Some((dir, filler)) = dirs() else { return };
+    let options = StoreOptions { deadline: DEADLINE, headroom: 0, ..options() };
+    let (store, _) = Store::open(&dir, options).unwrap();
+    store.append(&[batch(&shard(0), 0, 5, 1000)]).unwrap();
+    store.save(&shard(0), &identity(), NextOffset(3), &state(1)).unwrap();
+    fill(&filler, 1 << 20);
+    let begun = Instant::now();
+    let failed = (2..).find_map(|round| store.save(&shard(0), &identity(), NextOffset(3), &state(round)).err());
+    let waited = begun.elapsed();
+    assert!(matches!(failed, Some(StoreError::Failed(_))), "{failed:?}");
+    assert!(waited < DEADLINE * 2, "{waited:?}");
+    let begun = Instant::now();
+    assert!(matches!(store.append(&[batch(&shard(0), 5, 1, 10)]), Err(StoreError::Failed(_))));
+    assert!(matches!(store.load(&shard(0), &identity(), None), Err(StoreError::Failed(_))));
+    assert!(matches!(store.health(), Health::Failed(_)));
+    drop(store);
+    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+    println!("failed after {waited:?}: {failed:?}");
+}
+
+#[test]
+#[ignore = "run by the tests below on a small disk"]
+fn afterwards() {
+    let Some((dir, filler)) = dirs() else { return };
+    fs::remove_file(&filler).unwrap();
+    let (store, report) = Store::open(&dir, options()).unwrap();
+    assert!(report.set_aside.is_none() && report.lost.is_empty(), "{report:?}");
+    let loaded = store.load(&shard(0), &identity(), None).unwrap();
+    assert!(loaded.checkpoint.is_some_and(|found| found.state == state(found.generation)));
+    assert_eq!(replayed(&store, &shard(0), 0, |_| 1000).0, [0, 1, 2, 3, 4]);
+    store.save(&shard(0), &identity(), NextOffset(5), &state(1000)).unwrap();
+}
+
+#[test]
+fn a_full_disk_is_refused_in_time_and_the_store_resumes_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    print!("disk full: {}", disk.run("disk_full::guarded").lines().find(|line| line.contains("resumed")).unwrap());
+    println!();
+}
+
+#[test]
+fn a_disk_that_fills_unseen_fails_the_store_within_the_deadline_and_the_next_process_opens_it() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let said = disk.run("disk_full::unguarded");
+    println!("disk full unseen: {}", said.lines().find(|line| line.contains("failed after")).unwrap());
+    disk.run("disk_full::afterwards");
+}

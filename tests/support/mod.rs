@@ -1,0 +1,105 @@
+//! The real binary, started, asked and killed.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A port that was free a moment ago.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+}
+
+/// A running `ebb serve`. Killed when dropped.
+pub struct Ebb {
+    pub child: Child,
+    pub address: SocketAddr,
+    agent: ureq::Agent,
+}
+
+impl Drop for Ebb {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ebb {
+    /// Starts the service on a configuration file; `EBB_` variables on top.
+    pub fn start(config: &Path, address: SocketAddr, variables: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
+            .arg("serve")
+            .arg(config)
+            .env("EBB_HTTP__LISTEN", address.to_string())
+            .envs(variables.iter().copied())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let lines = BufReader::new(child.stderr.take().expect("its standard error is piped")).lines();
+        // What it says is shown with the test's own output, when the test fails.
+        thread::spawn(move || lines.map_while(Result::ok).for_each(|line| println!("  ebb: {line}")));
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(10)))
+            .build()
+            .new_agent();
+        Self { child, address, agent }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Status and body of a GET; `None` when there is no answer.
+    pub fn get(&self, path: &str) -> Option<(u16, String)> {
+        let mut response = self.agent.get(self.url(path)).call().ok()?;
+        let status = response.status().as_u16();
+        Some((status, response.body_mut().read_to_string().ok()?))
+    }
+
+    /// Status and body of a POST; `None` when there is no answer.
+    pub fn post(&self, path: &str, body: &str) -> Option<(u16, serde_json::Value)> {
+        let request = self.agent.post(self.url(path)).header("content-type", "application/json");
+        let mut response = request.send(body).ok()?;
+        let status = response.status().as_u16();
+        let text = response.body_mut().read_to_string().ok()?;
+        Some((status, serde_json::from_str(&text).ok()?))
+    }
+
+    /// Waits until the service is ready; panics when it ends or takes longer than `most`.
+    pub fn wait_ready(&mut self, most: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < most {
+            if let Some((200, _)) = self.get("/readyz") {
+                return;
+            }
+            if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+                panic!("the service ended: {status}");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("not ready after {most:?}");
+    }
+
+    /// kill -9.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the child can be killed");
+        self.child.wait().expect("the child can be waited for");
+    }
+}
+
+/// Bytes of all files below a directory.
+pub fn disk_bytes(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
