@@ -144,7 +144,7 @@ struct Plain {
 
 impl Plain {
     fn next_pass(&mut self) -> Fingerprint {
-        if self.clock.pass % self.passes_per_window == 0 {
+        if self.clock.pass.is_multiple_of(self.passes_per_window) {
             self.filter.clear();
         }
         self.clock.next_pass()
