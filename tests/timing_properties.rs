@@ -125,6 +125,12 @@ impl Shadow {
     /// T2 and T4.
     fn check(&self, filter: &TimingFilter, block: i64) {
         let spec = filter.spec();
+        for age in 0..=spec.oldest_live_age() {
+            let reading = Reading { age: Some(age), cells: 1, oldest: 1 };
+            let before: u64 = (0..age).map(|younger| filter.arrivals_of_age(younger)).sum();
+            let expected = (before as f64, filter.arrivals_of_age(age) as f64);
+            assert_eq!(filter.segment(&reading, AgeUnit::Arrivals), expected, "arrivals of age {age}");
+        }
         let mut by_age = vec![0u64; 256];
         let mut expired = 0;
         for cell in 0..spec.cells() {

@@ -12,10 +12,10 @@ mod variants;
 const ALL: &[(&str, fn())] = &[
     ("timing-penalties", timing::penalties),
     ("timing-priors", timing::priors),
+    ("timing-memory", timing::memory),
     ("variants", variants::run),
     ("robust", robust::run),
     ("order", order::run),
-    ("timing-memory", timing::memory),
 ];
 
 fn main() {
