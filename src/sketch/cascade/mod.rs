@@ -8,8 +8,8 @@ mod codec;
 mod store;
 
 use super::content::{
-    Band, Content, ContentShape, Gather, Labels, Observation, QuestionError, Refused, ShapeError, Tally, Timeline,
-    TimelineShape, Totals, Values,
+    Band, Content, ContentShape, Gather, Labels, Observation, QuestionError, Refused, ShapeError, TIME_MOST_MS, Tally,
+    Timeline, TimelineShape, Totals, Values,
 };
 use crate::decay::Decay;
 use store::Store;
@@ -85,6 +85,7 @@ impl Cascade {
 
     /// Forgets what is past the horizon at `now_ms`. Not needed for answers: only for room while nothing arrives.
     pub fn expire(&mut self, now_ms: i64) {
+        let now_ms = now_ms.clamp(-TIME_MOST_MS, TIME_MOST_MS);
         let now_ms = self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms));
         match &mut self.body {
             Body::Totals(store) => store.expire(&self.shape, now_ms),
