@@ -19,7 +19,8 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::config::{Config, Mistakes};
+use crate::hash::HashKey;
 use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::shard::Plan;
@@ -33,6 +34,16 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
         let stop = stop_signal()?;
         service.run(stop).await
     })
+}
+
+/// Finds what only the filters and sketches themselves can refuse, before anything is started.
+pub fn verify(config: &Config) -> Result<(), Mistakes> {
+    let key = HashKey::new([0; 16]);
+    let refused = config.streams.iter().filter_map(|(name, stream)| {
+        let error = plans::plan(stream, &config.limits, &key).err()?;
+        Some((format!("streams.{name}"), format!("{error:#}")))
+    });
+    Mistakes::of(refused).map_or(Ok(()), Err)
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
