@@ -1,8 +1,9 @@
 //! Cascade: any window and any decay, chosen when it is asked, from one copy of every observation.
 //!
-//! Promises, whatever the order of arrival: the truth lies within the bounds, always; a count is within epsilon of itself,
-//! for every window up to the horizon and every decay; ranks and top labels within epsilon of the total plus the error of
-//! their summary. Shards are not merged: adding level to level would add up their errors. Their readings are joined.
+//! Promises, whatever the order of arrival: the truth lies within the bounds, always; a count is within epsilon of
+//! itself, for every window up to the horizon and every decay; ranks and top labels within epsilon of the total plus the
+//! error of their summary. Shards are not merged: adding level to level would add up their errors. Their readings are
+//! joined.
 
 mod codec;
 mod store;
@@ -169,7 +170,8 @@ impl Cascade {
         }
     }
 
-    /// Raw observations, and in the ranges digest nodes, counters and buffered observations (ranges, where only totals are kept).
+    /// Raw observations, and in the ranges digest nodes, counters and buffered observations; where only totals are kept,
+    /// the ranges themselves.
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Totals(store) => store.raw.len() + store.levels.iter().map(|l| l.forest.nodes.len()).sum::<usize>(),

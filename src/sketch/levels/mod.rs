@@ -150,7 +150,8 @@ impl Levels {
         }
     }
 
-    /// Raw observations, and in the ranges digest nodes, counters and buffered observations (ranges, where only totals are kept).
+    /// Raw observations, and in the ranges digest nodes, counters and buffered observations; where only totals are kept,
+    /// the ranges themselves.
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Totals(store) => store.raw_len + store.levels.iter().map(|level| level.tree.len()).sum::<usize>(),
