@@ -22,6 +22,7 @@ fn plan(seen: Seen, filter: TimingSpec) -> Arc<Plan> {
         max_skew_ms: 60_000,
         dedup: DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), seen),
         frequency: None,
+        aggregates: Vec::new(),
     })
 }
 

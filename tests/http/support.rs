@@ -92,7 +92,7 @@ fn plan(filter: TimingSpec) -> Arc<Plan> {
     };
     let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
     let dedup = DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
-    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency: None })
+    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency: None, aggregates: Vec::new() })
 }
 
 /// An event of the tests, `seconds` after [`NOW`].
