@@ -158,8 +158,12 @@ impl Sketch {
         // A clock too far from the epoch lets nothing go; events of such times are refused.
         match self {
             Self::Robust(sampled) => {
-                let _ = sampled.main.advance(clock_ms);
-                sampled.by_label.iter_mut().for_each(|sketch| _ = sketch.advance(clock_ms));
+                sampled.main.settle();
+                // A sketch that has forgotten nothing is complete, and says so.
+                if sampled.main.forgets_at(clock_ms) {
+                    let _ = sampled.main.advance(clock_ms);
+                    sampled.by_label.iter_mut().for_each(|sketch| _ = sketch.advance(clock_ms));
+                }
             }
             Self::Integral(sampled) => {
                 let _ = sampled.main.advance(clock_ms);

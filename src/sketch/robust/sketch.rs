@@ -131,6 +131,12 @@ impl WindowSketch {
         Ok(())
     }
 
+    /// Whether [`WindowSketch::advance`] would forget an element. The sketch must be settled.
+    pub fn forgets_at(&self, watermark_ms: i64) -> bool {
+        let floor = watermark_ms.saturating_sub_unsigned(self.spec.horizon_ms);
+        self.copies.iter().flat_map(WindowStore::elements).any(|element| element.time_ms <= floor)
+    }
+
     /// Becomes the sketch of both sets of elements.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         if self.spec != other.spec {
