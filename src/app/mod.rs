@@ -24,7 +24,7 @@ use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::shard::Plan;
 use crate::store::{OpenReport, ShardId, Store, StoreOptions};
-use crate::workers::{Readiness, Streams, Workers, WorkersOptions};
+use crate::workers::{Place, Placed, Readiness, Streams, Workers, WorkersOptions};
 
 /// Runs the configured service until SIGTERM or Ctrl-C.
 pub fn serve(config: Config) -> anyhow::Result<()> {
@@ -116,13 +116,14 @@ impl Service {
                 servers.spawn(http::serve(admin, Routes::admin(api), until_stopped()));
             }
         }
-        let reporting = tokio::spawn(report_readiness(streams, metrics.clone()));
+        let reporting = tokio::spawn(report_readiness(streams.clone(), metrics.clone()));
         let every = Duration::from_millis(config.checkpoint.every.0);
         tokio::select! {
             () = stop => {}
             () = checkpoint_every(&workers, every) => {}
             ended = servers.join_next() => anyhow::bail!("the HTTP server ended: {ended:?}"),
         }
+        streams.announce_stop();
         metrics.ready.set(0);
         reporting.abort();
         stopping.send_replace(true);
@@ -193,7 +194,7 @@ fn keep_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Resu
 }
 
 type Lists = Vec<Vec<(ShardId, Arc<Plan>)>>;
-type Places = BTreeMap<String, (Arc<Plan>, Vec<(usize, usize)>)>;
+type Places = BTreeMap<String, Placed>;
 
 /// Deals the shards out to the workers, one each in turn.
 fn assign(plans: BTreeMap<String, (Arc<Plan>, u32)>, workers: usize) -> (Lists, Places) {
@@ -205,10 +206,10 @@ fn assign(plans: BTreeMap<String, (Arc<Plan>, u32)>, workers: usize) -> (Lists, 
         for partition in 0..partitions {
             let worker = turn % lists.len();
             turn += 1;
-            places.push((worker, lists[worker].len()));
+            places.push(Place { worker, shard: lists[worker].len() });
             lists[worker].push((ShardId { stream: name.clone(), partition }, plan.clone()));
         }
-        routes.insert(name, (plan, places));
+        routes.insert(name, Placed { plan, shards: places });
     }
     (lists, routes)
 }

@@ -16,7 +16,9 @@ mod question;
 mod reader;
 mod spec;
 
+pub use crate::filter::decision::Penalties;
 pub use crate::filter::inference::{Basis, Explanation, Seen};
+pub use crate::filter::posterior::Share;
 pub use aggregate::{
     AggregateAnswer, AggregateError, AggregateParameters, AggregatePart, AggregateQuestion, AggregateResult,
     AggregateSpec, AggregateSpecError, AggregateStatus, INTEGRAL_WEIGHT_MOST, KeyCounts, Measure, Method, MixedParts,

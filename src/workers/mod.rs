@@ -11,5 +11,5 @@ mod stream;
 mod worker;
 
 pub use message::{AggregateAskError, Answered, AskError, RecordError, Recorded, ShardStatus, Submission};
-pub use stream::{Answers, Readiness, Stream, Streams};
+pub use stream::{Answers, Place, Placed, Readiness, Stream, Streams};
 pub use worker::{StartError, Workers, WorkersOptions};

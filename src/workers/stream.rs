@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -16,6 +17,7 @@ use crate::random::mix;
 use crate::shard::{
     AggregateAnswer, AggregateQuestion, Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason,
 };
+use crate::store::{Health, Store};
 
 /// One stream and the way to its shards.
 #[derive(Debug, Clone)]
@@ -152,11 +154,27 @@ fn grouped<T>(routed: impl Iterator<Item = (usize, T)>) -> BTreeMap<usize, (Vec<
     groups
 }
 
+/// A stream and where its shards are, by partition.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    pub plan: Arc<Plan>,
+    pub shards: Vec<Place>,
+}
+
+/// Which worker owns a shard, and the shard's place among that worker's.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub worker: usize,
+    pub shard: usize,
+}
+
 /// All streams of the service, by name.
 #[derive(Debug, Clone)]
 pub struct Streams {
     streams: BTreeMap<String, Stream>,
     restored: Vec<watch::Receiver<Restored>>,
+    store: Arc<Store>,
+    stopping: Arc<AtomicBool>,
 }
 
 /// Whether every shard answers.
@@ -164,17 +182,21 @@ pub struct Streams {
 pub enum Readiness {
     Ready,
     Restoring,
+    Stopping,
     Failed(String),
 }
 
 impl Streams {
-    /// The streams served by `workers`: for each name its plan and, by partition, the worker and the place in it.
-    pub fn new(workers: &Workers, streams: BTreeMap<String, (Arc<Plan>, Vec<(usize, usize)>)>) -> Self {
-        let route = |(worker, shard)| Route { worker: workers.sender(worker), shard };
-        let stream = |(plan, shards): (_, Vec<_>)| Stream { plan, shards: shards.into_iter().map(route).collect() };
+    /// The streams served by `workers`, by name.
+    pub fn new(workers: &Workers, streams: BTreeMap<String, Placed>) -> Self {
+        let route = |place: Place| Route { worker: workers.sender(place.worker), shard: place.shard };
+        let stream =
+            |placed: Placed| Stream { plan: placed.plan, shards: placed.shards.into_iter().map(route).collect() };
         Self {
             streams: streams.into_iter().map(|(name, parts)| (name, stream(parts))).collect(),
             restored: workers.restored(),
+            store: workers.store(),
+            stopping: Arc::default(),
         }
     }
 
@@ -191,8 +213,23 @@ impl Streams {
         states.fold(Readiness::Ready, |worst, state| match (worst, state) {
             (Readiness::Failed(why), _) | (_, Restored::Failed(why)) => Readiness::Failed(why),
             (Readiness::Restoring, _) | (_, Restored::Working) => Readiness::Restoring,
-            (Readiness::Ready, Restored::Done) => Readiness::Ready,
+            (readiness @ (Readiness::Ready | Readiness::Stopping), Restored::Done) => readiness,
         })
+    }
+
+    /// Whether new work should be sent here: restored, able to record, and not about to stop. Questions are answered for as
+    /// long as there is somebody to answer them.
+    pub fn fitness(&self) -> Readiness {
+        match (self.readiness(), self.store.health()) {
+            (Readiness::Ready, Health::Failed(why)) => Readiness::Failed(format!("events cannot be recorded: {why}")),
+            (Readiness::Ready, Health::Healthy) if self.stopping.load(Ordering::Relaxed) => Readiness::Stopping,
+            (readiness, _) => readiness,
+        }
+    }
+
+    /// From now on new work should go elsewhere.
+    pub fn announce_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Returns once no shard is being restored any more.

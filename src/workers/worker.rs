@@ -43,13 +43,15 @@ pub struct Workers {
     threads: Vec<JoinHandle<()>>,
     restored: Vec<watch::Receiver<Restored>>,
     checkpoints: Checkpoints,
+    store: Arc<Store>,
 }
 
 impl Workers {
     /// Starts one thread for each list of shards; restoring goes on in the background.
     pub fn start(options: &WorkersOptions, lists: Vec<Vec<(ShardId, Arc<Plan>)>>) -> Result<Self, StartError> {
         let checkpoints = Checkpoints::start(options.store.clone(), options.metrics.clone(), 1)?;
-        let mut workers = Self { senders: Vec::new(), threads: Vec::new(), restored: Vec::new(), checkpoints };
+        let store = options.store.clone();
+        let mut workers = Self { senders: Vec::new(), threads: Vec::new(), restored: Vec::new(), checkpoints, store };
         for (index, list) in lists.into_iter().enumerate() {
             let (sender, inbox) = mpsc::channel(QUEUE);
             let (report, restored) = watch::channel(Restored::Working);
@@ -71,6 +73,10 @@ impl Workers {
 
     pub(super) fn sender(&self, worker: usize) -> mpsc::Sender<Message> {
         self.senders[worker].clone()
+    }
+
+    pub(super) fn store(&self) -> Arc<Store> {
+        self.store.clone()
     }
 
     pub(super) fn restored(&self) -> Vec<watch::Receiver<Restored>> {
