@@ -43,7 +43,7 @@ fn aggregating() -> Arc<Plan> {
         AggregateSpec::new(AggregateParameters {
             name: method.name().into(),
             of: Measure::Number(0),
-            over: if method == Method::Levels { Over::Unique } else { Over::All },
+            over: Over::All,
             method,
             epsilon: 0.25,
             delta: 0.05,
