@@ -73,9 +73,9 @@ section! {
         keys: Maybe<Count<1, 10_000_000>>, eg "10000";
         /// The field whose most frequent values are kept.
         top: Maybe<FieldPath>, eg "country";
-        /// The smallest difference between two values that matters.
+        /// The smallest difference between two values that matters: values are kept as the nearest multiple of it.
         step: Positive<1_000_000_000> = "0.01";
-        /// The largest value; larger ones are rejected by this aggregate and counted.
+        /// The largest value; larger and negative ones are refused by this aggregate and counted.
         max: Positive<1_000_000_000_000> = "10000";
     }
     rules check_aggregate

@@ -67,16 +67,14 @@ impl AggregateSpec {
         match sketch {
             Sketch::Robust(sampled) => {
                 sampled.main.insert(observed.element(self.main_value(observed)))?;
-                match &mut sampled.by_label {
-                    Some(sketch) => sketch.insert(observed.element(observed.label as u64))?,
-                    None => {}
+                if let Some(sketch) = &mut sampled.by_label {
+                    sketch.insert(observed.element(observed.label as u64))?;
                 }
             }
             Sketch::Integral(sampled) => {
                 sampled.main.insert(observed.element(self.main_value(observed)))?;
-                match &mut sampled.by_label {
-                    Some(sketch) => sketch.insert(observed.element(observed.label as u64))?,
-                    None => {}
+                if let Some(sketch) = &mut sampled.by_label {
+                    sketch.insert(observed.element(observed.label as u64))?;
                 }
             }
             Sketch::Forward(sketch) => sketch.insert(&observed.observation())?,
