@@ -10,6 +10,6 @@ mod owned;
 mod stream;
 mod worker;
 
-pub use message::{Answered, AskError, RecordError, Recorded, ShardStatus, Submission};
+pub use message::{AggregateAskError, Answered, AskError, RecordError, Recorded, ShardStatus, Submission};
 pub use stream::{Answers, Place, Placed, Readiness, Stream, Streams};
 pub use worker::{StartError, Workers, WorkersOptions};
