@@ -110,15 +110,13 @@ impl Layout {
             return Err(Reason::Encoding);
         }
         match self.scan(text, Care::Values)? {
-            Scanned::Fields(fields) => Ok(fields),
-            Scanned::SpellingMatters => match self.scan(text, Care::Spelling)? {
-                Scanned::Fields(fields) => Ok(fields),
-                Scanned::SpellingMatters => Err(Reason::Parse),
-            },
+            Some(fields) => Ok(fields),
+            None => self.scan(text, Care::Spelling)?.ok_or(Reason::Parse),
         }
     }
 
-    fn scan<'a>(&self, text: &'a str, care: Care) -> Result<Scanned<'a>, Reason> {
+    /// One pass; `None` when a number or an escape stands where the text is wanted and only values were looked at.
+    fn scan<'a>(&self, text: &'a str, care: Care) -> Result<Option<Fields<'a>>, Reason> {
         let mut scan = Scan {
             fields: smallvec![None; self.spelled.len()],
             spelled: &self.spelled,
@@ -133,8 +131,8 @@ impl Layout {
         let object = Object { node: Some(&self.root), depth: 1, scan: &mut scan };
         let read = object.deserialize(&mut json).and_then(|()| json.end());
         match (read, scan.refused) {
-            (Ok(()), None) if scan.spelling_matters => Ok(Scanned::SpellingMatters),
-            (Ok(()), None) => Ok(Scanned::Fields(Fields(scan.fields))),
+            (Ok(()), None) if scan.spelling_matters => Ok(None),
+            (Ok(()), None) => Ok(Some(Fields(scan.fields))),
             (_, Some(reason)) => Err(reason),
             (Err(error), None) if is_no_text(&error, text) => Err(Reason::Encoding),
             (Err(_), None) => Err(Reason::Parse),
@@ -153,12 +151,6 @@ fn is_no_text(error: &serde_json::Error, text: &str) -> bool {
 enum Care {
     Values,
     Spelling,
-}
-
-enum Scanned<'a> {
-    Fields(Fields<'a>),
-    /// A number or an escape stands where the text is wanted.
-    SpellingMatters,
 }
 
 /// What one pass gathers.
