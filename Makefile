@@ -9,7 +9,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 ARGS ?=
 
-.PHONY: help setup run test lint bench repro release clean-data
+.PHONY: help setup kafka-jars run test lint bench repro release clean-data
 
 help: ## Print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-18s %s\n' "$$name" "$$text"; done
@@ -17,10 +17,14 @@ help: ## Print this
 setup: ## Install what is missing: packages (Debian, Ubuntu), Rust
 	@scripts/setup.sh
 
+kafka-jars: ## Fetch what tests on a real broker need: JDK and Maven when absent, the broker's jars, the checker's client
+	@scripts/setup.sh kafka
+	@scripts/kafka/fetch.sh
+
 run: setup ## Build, and run the embedded service with a synthetic click stream (ARGS: see 'ebb demo --help')
 	@cargo run --release --locked --bin ebb -- demo $(ARGS)
 
-test: setup ## Run every test (ARGS: as for cargo test)
+test: setup kafka-jars ## Run every test (ARGS: as for cargo test)
 	@cargo test --locked $(ARGS)
 
 lint: setup ## Check formatting and lints

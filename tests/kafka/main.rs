@@ -1,0 +1,4 @@
+//! Ebb on a real Kafka broker: nothing lost, nothing doubled, whatever is killed.
+
+mod broker;
+mod fixture;
