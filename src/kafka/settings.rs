@@ -45,9 +45,6 @@ impl Settings {
             None | Some(COOPERATIVE) => {}
             Some(_) => return refuse("partition.assignment.strategy must be cooperative-sticky; remove it"),
         }
-        if self.properties.contains_key("transaction.timeout.ms") {
-            return refuse("transaction.timeout.ms belongs to Ebb; remove it");
-        }
         Ok(())
     }
 
@@ -115,9 +112,7 @@ impl Settings {
 
     pub(super) fn transactional(&self, id: &str, most_bytes: usize) -> ClientConfig {
         let mut config = self.producer(most_bytes);
-        config
-            .set("transactional.id", id)
-            .set("transaction.timeout.ms", TRANSACTION_TIMEOUT.as_millis().to_string());
+        config.set("transactional.id", id).set("transaction.timeout.ms", TRANSACTION_TIMEOUT.as_millis().to_string());
         config
     }
 }
