@@ -10,7 +10,7 @@ use criterion::{Criterion, Throughput};
 use ebb::filter::timing::TimingSpec;
 use ebb::hash::HashKey;
 use ebb::random::Random;
-use ebb::shard::{DedupSpec, EventSpec, Plan, Reader, Record, Seen, Shard, TimeUnit};
+use ebb::shard::{DedupSpec, EventSpec, FilterSpec, Plan, Reader, Record, Seen, Shard, TimeUnit};
 use support::{Peer, race};
 
 const EVENTS: usize = 100_000;
@@ -26,7 +26,12 @@ fn plan() -> Arc<Plan> {
     };
     let reader = Reader::new(event, HashKey::new([7; 16])).expect("a reader");
     let filter = TimingSpec::time(86_400_000, 600_000, 64 << 20).expect("a filter");
-    Arc::new(Plan { reader: Arc::new(reader), max_skew_ms: 60_000, dedup: DedupSpec { filter, seen: Seen::First } })
+    Arc::new(Plan {
+        reader: Arc::new(reader),
+        max_skew_ms: 60_000,
+        dedup: DedupSpec::of(FilterSpec::learning(filter, 4096).expect("a prior"), Seen::First),
+        frequency: None,
+    })
 }
 
 /// Clicks of about 180 bytes, one in five a repeat.

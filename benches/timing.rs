@@ -23,59 +23,64 @@ use support::{Peer, race};
 
 const WINDOW_MS: u64 = 3_600_000;
 const BATCH: usize = 64;
+/// Passes over the stream in one window. Each pass has items of its own.
+const PASSES: u64 = 6;
 
-/// A stream of which about half the arrivals repeat an item of the last window.
+/// A stream of which about half the arrivals repeat an item of the same pass.
 struct Stream {
     items: Vec<Fingerprint>,
     bytes: Vec<[u8; 24]>,
-    /// Arrivals in a millisecond, so that one pass over the stream is one window.
-    per_ms: usize,
 }
 
-fn stream(arrivals: usize, seed: u64) -> Stream {
-    let mut random = Random::new(seed);
-    let numbers: Vec<u64> =
-        (0..arrivals as u64).map(|at| if at > 0 && random.below(2) == 0 { random.below(at) } else { at }).collect();
-    let items = numbers.iter().map(|&n| Fingerprint(u128::from(mix(n ^ seed)) << 64 | u128::from(mix(n)))).collect();
-    let bytes = numbers
-        .iter()
-        .map(|&n| {
-            let mut bytes = [b'.'; 24];
-            bytes[..8].copy_from_slice(&n.to_le_bytes());
-            bytes
-        })
-        .collect();
-    Stream { items, bytes, per_ms: (arrivals / WINDOW_MS as usize).max(1) }
+fn stream(arrivals: usize) -> Stream {
+    let mut random = Random::new(7);
+    let mut number = |at: u64| if at > 0 && random.below(2) == 0 { random.below(at) } else { at };
+    let numbers: Vec<u64> = (0..arrivals as u64).map(&mut number).collect();
+    let items = numbers.iter().map(|&n| Fingerprint(u128::from(mix(n ^ 7)) << 64 | u128::from(mix(n)))).collect();
+    let bytes = numbers.iter().map(|&n| item_bytes(n)).collect();
+    Stream { items, bytes }
 }
 
-/// The clock runs on from pass to pass.
+fn item_bytes(number: u64) -> [u8; 24] {
+    let mut bytes = [b'.'; 24];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// The time of each arrival and the salt of each pass: both run on from pass to pass.
 struct Clock {
     now_ms: i64,
-    arrivals: usize,
-    per_ms: usize,
+    step_ms: i64,
+    pass: u64,
 }
 
 impl Clock {
-    fn new(stream: &Stream) -> Self {
-        Self { now_ms: 1_700_000_000_000, arrivals: 0, per_ms: stream.per_ms }
+    fn new(arrivals: usize) -> Self {
+        let step_ms = (WINDOW_MS / PASSES / arrivals as u64).max(1) as i64;
+        Self { now_ms: 1_700_000_000_000, step_ms, pass: 0 }
     }
 
     fn tick(&mut self) -> i64 {
-        self.arrivals += 1;
-        if self.arrivals == self.per_ms {
-            self.arrivals = 0;
-            self.now_ms += 1;
-        }
+        self.now_ms += self.step_ms;
         self.now_ms
+    }
+
+    fn next_pass(&mut self) -> Fingerprint {
+        self.pass += 1;
+        Fingerprint(u128::from(mix(self.pass)) << 64 | u128::from(mix(!self.pass)))
     }
 }
 
+fn salted(item: Fingerprint, salt: Fingerprint) -> Fingerprint {
+    Fingerprint(item.0 ^ salt.0)
+}
+
 fn observe_standard(filter: &mut TimingFilter, clock: &mut Clock, items: &[Fingerprint]) -> u64 {
-    let mut duplicates = 0;
+    let (mut duplicates, salt) = (0, clock.next_pass());
     for batch in items.chunks(BATCH) {
-        batch.iter().for_each(|&item| filter.touch(item));
+        batch.iter().for_each(|&item| filter.touch(salted(item, salt)));
         for &item in batch {
-            let now = clock.tick();
+            let (item, now) = (salted(item, salt), clock.tick());
             filter.advance(now);
             let reading = filter.look(item);
             duplicates += u64::from(filter.standard(&reading, now, WINDOW_MS));
@@ -90,30 +95,75 @@ fn penalties() -> Penalties {
     Penalties::new(3.0, 2.0).unwrap()
 }
 
-fn observe_inferential(filter: &mut InferentialFilter, clock: &mut Clock, items: &[Fingerprint]) -> u64 {
+fn observe_batch(filter: &mut InferentialFilter, clock: &mut Clock, batch: &[Fingerprint]) -> u64 {
     let penalties = penalties();
-    let mut duplicates = 0;
-    for batch in items.chunks(BATCH) {
-        batch.iter().for_each(|&item| filter.touch(item));
-        for &item in batch {
-            let question = Question::new(item, clock.tick(), WINDOW_MS).with_penalties(penalties);
-            duplicates += u64::from(filter.observe(&question).is_some_and(|answer| answer.duplicate));
-        }
-    }
-    duplicates
+    batch.iter().for_each(|&item| filter.touch(item));
+    let mut observe = |item: &Fingerprint| {
+        let question = Question::new(*item, clock.tick(), WINDOW_MS).with_penalties(penalties);
+        u64::from(filter.observe(&question).is_some_and(|answer| answer.duplicate))
+    };
+    batch.iter().map(&mut observe).sum()
+}
+
+fn observe_inferential(filter: &mut InferentialFilter, clock: &mut Clock, items: &[Fingerprint]) -> u64 {
+    let salt = clock.next_pass();
+    let mut salted_items = [Fingerprint::default(); BATCH];
+    let mut observe = |batch: &[Fingerprint]| {
+        salted_items.iter_mut().zip(batch).for_each(|(to, &item)| *to = salted(item, salt));
+        observe_batch(filter, clock, &salted_items[..batch.len()])
+    };
+    items.chunks(BATCH).map(&mut observe).sum()
 }
 
 fn observe_bytes(filter: &mut InferentialFilter, clock: &mut Clock, key: &HashKey, items: &[[u8; 24]]) -> u64 {
+    let salt = clock.next_pass().high().to_le_bytes();
     let mut fingerprints = [Fingerprint::default(); BATCH];
-    items
-        .chunks(BATCH)
-        .map(|batch| {
-            for (fingerprint, bytes) in fingerprints.iter_mut().zip(batch) {
-                *fingerprint = key.fingerprint(bytes);
-            }
-            observe_inferential(filter, clock, &fingerprints[..batch.len()])
-        })
-        .sum()
+    let mut observe = |batch: &[[u8; 24]]| {
+        for (fingerprint, bytes) in fingerprints.iter_mut().zip(batch) {
+            *fingerprint = key.fingerprint(&salted_bytes(bytes, salt));
+        }
+        observe_batch(filter, clock, &fingerprints[..batch.len()])
+    };
+    items.chunks(BATCH).map(&mut observe).sum()
+}
+
+fn salted_bytes(bytes: &[u8; 24], salt: [u8; 8]) -> [u8; 24] {
+    let mut salted = *bytes;
+    salted[8..16].copy_from_slice(&salt);
+    salted
+}
+
+/// A plain filter never forgets: it is emptied once a window, so that it holds what ours holds.
+struct Plain {
+    filter: BloomFilter,
+    clock: Clock,
+}
+
+impl Plain {
+    fn next_pass(&mut self) -> Fingerprint {
+        if self.clock.pass % PASSES == 0 {
+            self.filter.clear();
+        }
+        self.clock.next_pass()
+    }
+
+    fn observe(&mut self, items: &[Fingerprint]) {
+        let salt = self.next_pass().high();
+        for item in items {
+            let hash = item.high() ^ salt;
+            black_box(self.filter.contains_hash(hash));
+            black_box(self.filter.insert_hash(hash));
+        }
+    }
+
+    fn observe_bytes(&mut self, items: &[[u8; 24]]) {
+        let salt = self.next_pass().high().to_le_bytes();
+        for bytes in items {
+            let bytes = salted_bytes(bytes, salt);
+            black_box(self.filter.contains(&bytes));
+            black_box(self.filter.insert(&bytes));
+        }
+    }
 }
 
 /// Exact answers: a map of last sightings and a queue of what will expire.
@@ -151,94 +201,91 @@ fn spec(memory: u64) -> TimingSpec {
     TimingSpec::time(WINDOW_MS, 0, memory).unwrap()
 }
 
-fn constant(stream: &Stream) -> PriorSpec {
-    PriorSpec::Constant(Share::new(1.0 / stream.items.len() as f64).unwrap())
+fn constant(arrivals: usize) -> PriorSpec {
+    PriorSpec::Constant(Share::new(1.0 / (arrivals as u64 * PASSES) as f64).unwrap())
 }
 
 fn learned() -> PriorSpec {
-    PriorSpec::Learned(ReuseSpec::new(WINDOW_MS, 4096).unwrap())
+    PriorSpec::Learned(ReuseSpec::new(WINDOW_MS, 2048).unwrap())
 }
 
-fn observations(title: &str, memory: u64, arrivals: usize, map_arrivals: usize) {
-    let stream = stream(arrivals, 7);
-    let map_stream = self::stream(map_arrivals, 7);
+/// How large, how many arrivals in a pass of ours and of the exact map, and how often.
+struct Course {
+    title: &'static str,
+    rounds: u32,
+    memory: u64,
+    arrivals: usize,
+    map_arrivals: usize,
+}
+
+fn observations(course: &Course) {
+    let &Course { title, rounds, memory, arrivals, map_arrivals } = course;
+    let (stream, map_stream) = (stream(arrivals), self::stream(map_arrivals));
     let operations = arrivals as u64;
     let key = HashKey::new([9; 16]);
     let bits = memory as usize * 8;
-    let mut plain = BloomFilter::with_num_bits(bits).expected_items(arrivals);
-    let mut plain_bytes = BloomFilter::with_num_bits(bits).expected_items(arrivals);
-    let mut plain_four = BloomFilter::with_num_bits(bits).hashes(4);
+    let plain = |filter| Plain { filter, clock: Clock::new(arrivals) };
+    // 16 bits an item: what fills our side in one window in cache.
+    let mut own_choice = plain(BloomFilter::with_num_bits(bits).expected_items(bits / 16));
+    let mut four_hashes = plain(BloomFilter::with_num_bits(bits).hashes(4));
+    let mut plain_bytes = plain(BloomFilter::with_num_bits(bits).expected_items(bits / 16));
     let mut standard = TimingFilter::new(spec(memory)).unwrap();
     let inferential = |prior| InferentialFilter::new(spec(memory), Seen::Last, prior).unwrap();
-    let (mut constant, mut from_bytes) = (inferential(constant(&stream)), inferential(constant(&stream)));
+    let (mut constant, mut from_bytes) = (inferential(constant(arrivals)), inferential(learned()));
     let mut learned = inferential(learned());
-    let mut clocks: Vec<Clock> = (0..4).map(|_| Clock::new(&stream)).collect();
-    let [standard_clock, constant_clock, bytes_clock, learned_clock] = &mut clocks[..] else { unreachable!() };
+    let mut clocks: [Clock; 4] = std::array::from_fn(|_| Clock::new(arrivals));
+    let [standard_clock, constant_clock, bytes_clock, learned_clock] = &mut clocks;
     let mut exact = ExactMap::default();
-    let mut exact_clock = Clock { now_ms: 0, arrivals: 0, per_ms: (map_arrivals / WINDOW_MS as usize).max(1) };
-    let halves: Vec<u64> = stream.items.iter().map(|item| item.high()).collect();
-    println!("\nplain filter: {} hashes by its own choice", plain.num_hashes());
-    let ns = race(
-        title,
-        3,
-        vec![
-            Peer::new("plain check + insert, hashed", operations, || {
-                for &half in &halves {
-                    black_box(plain.contains_hash(half));
-                    black_box(plain.insert_hash(half));
-                }
-            }),
-            Peer::new("plain check + insert, 4 hashes, hashed", operations, || {
-                for &half in &halves {
-                    black_box(plain_four.contains_hash(half));
-                    black_box(plain_four.insert_hash(half));
-                }
-            }),
-            Peer::new("timing, standard answer, hashed", operations, || {
-                black_box(observe_standard(&mut standard, standard_clock, &stream.items));
-            }),
-            Peer::new("timing, posterior + decision, hashed", operations, || {
-                black_box(observe_inferential(&mut constant, constant_clock, &stream.items));
-            }),
-            Peer::new("timing, learned prior + decision, hashed", operations, || {
-                black_box(observe_inferential(&mut learned, learned_clock, &stream.items));
-            }),
-            Peer::new("plain check + insert, from bytes", operations, || {
-                for bytes in &stream.bytes {
-                    black_box(plain_bytes.contains(bytes));
-                    black_box(plain_bytes.insert(bytes));
-                }
-            }),
-            Peer::new("timing, posterior + decision, from bytes", operations, || {
-                black_box(observe_bytes(&mut from_bytes, bytes_clock, &key, &stream.bytes));
-            }),
-            Peer::new("exact map with expiry, hashed", map_arrivals as u64, || {
-                for &item in &map_stream.items {
-                    black_box(exact.observe(item, exact_clock.tick()));
-                }
-            }),
-        ],
-    );
+    let mut exact_clock = Clock::new(map_arrivals);
+    println!("\nplain filter: {} hashes by its own choice", own_choice.filter.num_hashes());
+    let peers = vec![
+        Peer::new("plain check + insert, hashed", operations, || own_choice.observe(&stream.items)),
+        Peer::new("plain check + insert, 4 hashes, hashed", operations, || four_hashes.observe(&stream.items)),
+        Peer::new("timing, standard answer, hashed", operations, || {
+            black_box(observe_standard(&mut standard, standard_clock, &stream.items));
+        }),
+        Peer::new("timing, constant share + decision, hashed", operations, || {
+            black_box(observe_inferential(&mut constant, constant_clock, &stream.items));
+        }),
+        Peer::new("timing, learned prior + decision, hashed", operations, || {
+            black_box(observe_inferential(&mut learned, learned_clock, &stream.items));
+        }),
+        Peer::new("plain check + insert, from bytes", operations, || plain_bytes.observe_bytes(&stream.bytes)),
+        Peer::new("timing, learned prior + decision, from bytes", operations, || {
+            black_box(observe_bytes(&mut from_bytes, bytes_clock, &key, &stream.bytes));
+        }),
+        Peer::new("exact map with expiry, hashed", map_arrivals as u64, || {
+            let salt = exact_clock.next_pass();
+            for &item in &map_stream.items {
+                black_box(exact.observe(salted(item, salt), exact_clock.tick()));
+            }
+        }),
+    ];
+    let ns = race(title, rounds, peers);
     println!(
-        "  posterior + decision takes x{:.2} of the plain filter hashed, x{:.2} from bytes; standard {:.2} M/s; \
-         exact map takes x{:.2} of us, in {} MiB for {} arrivals",
+        "  posterior + decision of the plain filter: x{:.2} (constant share), x{:.2} (learned), x{:.2} (learned, from bytes)\n  \
+         standard answer {:.1} M/s; exact map x{:.2} of learned, in {} MiB for {} items; fill {:.3}",
         ns[3] / ns[0],
+        ns[4] / ns[0],
         ns[6] / ns[5],
         1e3 / ns[2],
-        ns[7] / ns[3],
+        ns[7] / ns[4],
         exact.memory_bytes() >> 20,
-        map_arrivals
+        exact.last.len(),
+        standard.fill(),
     );
 }
 
 fn posterior_alone() {
-    let stream = stream(1 << 16, 3);
+    let stream = stream(1 << 16);
     let mut filter = TimingFilter::new(spec(512 << 10)).unwrap();
-    let mut clock = Clock::new(&stream);
-    (0..3).for_each(|_| {
+    let mut clock = Clock::new(1 << 16);
+    (0..12).for_each(|_| {
         observe_standard(&mut filter, &mut clock, &stream.items);
     });
-    let readings: Vec<_> = stream.items.iter().map(|&item| (item, filter.look(item))).collect();
+    let salt = Fingerprint(u128::from(mix(clock.pass)) << 64 | u128::from(mix(!clock.pass)));
+    let reading = |&item: &Fingerprint| (salted(item, salt), filter.look(salted(item, salt)));
+    let readings: Vec<_> = stream.items.iter().map(reading).collect();
     let share = Share::new(1e-5).unwrap();
     let now = clock.now_ms;
     let penalties = penalties();
@@ -277,17 +324,27 @@ fn posterior_alone() {
 
 fn main() {
     if std::env::args().any(|argument| argument == "--criterion") {
-        let stream = stream(1 << 16, 7);
-        let mut filter = InferentialFilter::new(spec(512 << 10), Seen::Last, constant(&stream)).unwrap();
-        let mut clock = Clock::new(&stream);
-        Criterion::default().sample_size(20).bench_function("64 observations with posterior and decision", |bencher| {
-            bencher.iter(|| observe_inferential(&mut filter, &mut clock, &stream.items[..64]));
+        let stream = stream(1 << 16);
+        let mut filter = InferentialFilter::new(spec(512 << 10), Seen::Last, constant(1 << 16)).unwrap();
+        let mut clock = Clock::new(1 << 16);
+        Criterion::default().sample_size(20).bench_function("65536 observations, posterior + decision", |bencher| {
+            bencher.iter(|| observe_inferential(&mut filter, &mut clock, &stream.items));
+        });
+        let mut filter = TimingFilter::new(spec(512 << 10)).unwrap();
+        Criterion::default().sample_size(20).bench_function("65536 observations, standard answer", |bencher| {
+            bencher.iter(|| observe_standard(&mut filter, &mut clock, &stream.items));
         });
         return;
     }
     posterior_alone();
-    observations("in cache: 512 KiB", 512 << 10, 1 << 18, 1 << 18);
+    observations(&Course {
+        title: "in cache: 512 KiB",
+        rounds: 60,
+        memory: 512 << 10,
+        arrivals: 1 << 16,
+        map_arrivals: 1 << 16,
+    });
     if std::env::var_os("EBB_SMALL").is_none() {
-        observations("1 GiB", 1 << 30, 1 << 22, 1 << 24);
+        observations(&Course { title: "1 GiB", rounds: 6, memory: 1 << 30, arrivals: 1 << 20, map_arrivals: 1 << 20 });
     }
 }

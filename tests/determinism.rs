@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ebb::filter::timing::TimingSpec;
 use ebb::hash::HashKey;
 use ebb::random::Random;
-use ebb::shard::{DedupSpec, EventSpec, Outcome, Plan, Reader, Record, Seen, Shard, TimeUnit};
+use ebb::shard::{DedupSpec, EventSpec, FilterSpec, Outcome, Plan, Reader, Record, Seen, Shard, TimeUnit};
 
 const RECORDS: u64 = 6_000;
 const CUTS: u64 = 240;
@@ -17,7 +17,12 @@ fn plan(seen: Seen, filter: TimingSpec) -> Arc<Plan> {
         ..EventSpec::of_item(vec!["ip".parse().unwrap(), "ad".parse().unwrap()])
     };
     let reader = Arc::new(Reader::new(event, HashKey::new([3; 16])).unwrap());
-    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup: DedupSpec { filter, seen } })
+    Arc::new(Plan {
+        reader,
+        max_skew_ms: 60_000,
+        dedup: DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), seen),
+        frequency: None,
+    })
 }
 
 /// Both clocks, both ways of measuring the window.

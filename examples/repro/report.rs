@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use plotters::prelude::*;
 
@@ -40,6 +41,21 @@ impl Table {
         let csv: Vec<String> = std::iter::once(quoted(&header)).chain(self.rows.iter().map(|r| quoted(r))).collect();
         fs::write(folder().join(format!("{}.csv", self.name)), csv.join("\n") + "\n").expect("write the CSV file");
     }
+}
+
+static MISSED: AtomicBool = AtomicBool::new(false);
+
+/// A figure that must not exceed a bar. A miss is printed and makes the whole run fail in the end.
+pub fn require(what: &str, figure: f64, at_most: f64) {
+    if figure > at_most || figure.is_nan() {
+        println!("   MISSED: {what} is {figure:.4}, it must be at most {at_most:.4}");
+        MISSED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether some required figure was missed.
+pub fn missed() -> bool {
+    MISSED.load(Ordering::Relaxed)
 }
 
 /// One curve of a plot.

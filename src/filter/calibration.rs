@@ -42,6 +42,8 @@ impl Bin {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Calibration {
     bins: [Bin; BINS],
+    /// Derived: some bin is off.
+    off: bool,
 }
 
 /// What one bin shows: how often it was used, what was predicted and what came true.
@@ -55,7 +57,7 @@ pub struct Calibrated {
 impl Calibration {
     /// Whether stated chances are to be believed.
     pub fn is_trusted(&self) -> bool {
-        !self.bins.iter().any(Bin::is_off)
+        !self.off
     }
 
     pub fn record(&mut self, chance: f64, came_true: Outcome) {
@@ -63,6 +65,7 @@ impl Calibration {
         bin.predictions += UNIT;
         bin.predicted += (chance.clamp(0.0, 1.0) * PARTS) as u64 * UNIT;
         bin.came_true += if came_true == Outcome::Inside { UNIT } else { 0 };
+        self.judge();
     }
 
     /// Halves the record `times` times.
@@ -72,6 +75,11 @@ impl Calibration {
                 *count = count.checked_shr(times).unwrap_or(0);
             }
         }
+        self.judge();
+    }
+
+    fn judge(&mut self) {
+        self.off = self.bins.iter().any(Bin::is_off);
     }
 
     /// The bins, from chance 0 to 1.
@@ -104,6 +112,7 @@ impl Calibration {
             }
         }
         reader.finish()?;
+        calibration.judge();
         Ok(calibration)
     }
 }

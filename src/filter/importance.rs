@@ -76,6 +76,11 @@ impl ImportanceScale {
         Ok(Self { most, top })
     }
 
+    pub(crate) fn encode(self, writer: &mut Writer) {
+        writer.f64(self.most);
+        writer.u8(self.top);
+    }
+
     /// What is not a number is of the least importance.
     pub fn value(self, importance: f64) -> u8 {
         let scaled = libm::ceil(importance * f64::from(self.top) / self.most);

@@ -11,17 +11,30 @@ pub const MOST_VALUE: u8 = 15;
 /// The least common multiple of 1..=15.
 const WHOLE: u64 = 360_360;
 
+/// The weight of a cell, by its value.
+const WEIGHTS: [u64; MOST_VALUE as usize + 1] = {
+    let mut weights = [0; MOST_VALUE as usize + 1];
+    let mut value = 1;
+    while value < weights.len() {
+        weights[value] = WHOLE / value as u64;
+        value += 1;
+    }
+    weights
+};
+
 #[derive(Debug, Clone)]
 pub struct Buckets {
     /// By value; the list of value 0 stays empty.
     lists: Vec<Vec<u32>>,
     /// Where each non-zero cell stands in its list.
     standing: Vec<u32>,
+    /// The sum of the weights of all listed cells.
+    weight: u64,
 }
 
 impl Buckets {
     pub fn new(cells: u64, top: u8) -> Self {
-        Self { lists: vec![Vec::new(); usize::from(top) + 1], standing: vec![0; cells as usize] }
+        Self { lists: vec![Vec::new(); usize::from(top) + 1], standing: vec![0; cells as usize], weight: 0 }
     }
 
     /// Cells of one value, in the order that draws see.
@@ -35,36 +48,53 @@ impl Buckets {
 
     pub fn shift(&mut self, cell: u32, from: u8, to: u8) {
         if from > 0 {
-            let (list, place) = (&mut self.lists[usize::from(from)], self.standing[cell as usize]);
-            list.swap_remove(place as usize);
-            if let Some(moved) = list.get(place as usize) {
-                self.standing[*moved as usize] = place;
-            }
+            self.remove(usize::from(from), self.standing[cell as usize] as usize);
         }
         if to > 0 {
-            let list = &mut self.lists[usize::from(to)];
-            self.standing[cell as usize] = list.len() as u32;
-            list.push(cell);
+            self.push(usize::from(to), cell);
         }
     }
 
-    /// A non-zero cell and its value, chosen in proportion to 1 / value; none when all are zero. Two draws.
-    pub fn draw(&self, random: &mut Random) -> Option<(u32, u8)> {
-        let weight = |value: usize| self.lists[value].len() as u64 * (WHOLE / value as u64);
-        let total: u64 = (1..self.lists.len()).map(weight).sum();
-        if total == 0 {
+    /// Takes one from a non-zero cell, chosen in proportion to 1 / value: the cell and the value it had. None when all
+    /// are zero. Two draws.
+    pub fn take_one(&mut self, random: &mut Random) -> Option<(u32, u8)> {
+        let (value, place) = self.draw(random)?;
+        let cell = self.lists[value][place];
+        self.remove(value, place);
+        if value > 1 {
+            self.push(value - 1, cell);
+        }
+        Some((cell, value as u8))
+    }
+
+    fn draw(&self, random: &mut Random) -> Option<(usize, usize)> {
+        if self.weight == 0 {
             return None;
         }
-        let mut left = random.below(total);
+        let mut left = random.below(self.weight);
         let value = (1..self.lists.len()).find(|value| {
-            let here = weight(*value);
+            let here = self.lists[*value].len() as u64 * WEIGHTS[*value];
             let found = left < here;
-            left = left.saturating_sub(here);
+            left = left.wrapping_sub(here);
             found
         })?;
-        let list = &self.lists[value];
-        let cell = list[random.below(list.len() as u64) as usize];
-        Some((cell, value as u8))
+        Some((value, random.below(self.lists[value].len() as u64) as usize))
+    }
+
+    fn remove(&mut self, value: usize, place: usize) {
+        let list = &mut self.lists[value];
+        list.swap_remove(place);
+        if let Some(moved) = list.get(place) {
+            self.standing[*moved as usize] = place as u32;
+        }
+        self.weight -= WEIGHTS[value];
+    }
+
+    fn push(&mut self, value: usize, cell: u32) {
+        let list = &mut self.lists[value];
+        self.standing[cell as usize] = list.len() as u32;
+        list.push(cell);
+        self.weight += WEIGHTS[value];
     }
 }
 
@@ -80,7 +110,7 @@ mod tests {
         }
         let mut random = Random::new(1);
         let mut hits = [0u32; 4];
-        (0..40_000).for_each(|_| hits[buckets.draw(&mut random).unwrap().0 as usize] += 1);
+        (0..40_000).for_each(|_| hits[buckets.clone().take_one(&mut random).unwrap().0 as usize] += 1);
         // 1, 1/2, 1/4, 1/4 of a sum of 2.
         for (hit, expected) in hits.iter().zip([20_000.0, 10_000.0, 5_000.0, 5_000.0]) {
             assert!((f64::from(*hit) - expected).abs() < 350.0, "{hits:?}");
@@ -109,6 +139,6 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_from_nothing() {
-        assert_eq!(Buckets::new(10, 4).draw(&mut Random::new(1)), None);
+        assert_eq!(Buckets::new(10, 4).take_one(&mut Random::new(1)), None);
     }
 }

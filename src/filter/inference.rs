@@ -136,6 +136,7 @@ impl InferentialFilter {
         }
     }
 
+    #[inline]
     pub fn touch(&self, item: Fingerprint) {
         self.filter.touch(item);
     }
@@ -169,18 +170,21 @@ impl InferentialFilter {
         recorded.then_some(answer)
     }
 
+    #[inline]
     fn answer(&self, question: &Question, reading: Reading) -> Answer {
         let basis = self.basis(question);
-        if basis == Basis::Posterior
-            && let Some(penalties) = question.penalties
-        {
-            let belief = self.belief(question, &reading);
-            let decision = penalties.decide(&belief);
-            let (belief, decision, duplicate) = (Some(belief), Some(decision), decision.duplicate);
-            return Answer { duplicate, basis, decision, belief, reading };
+        match question.penalties {
+            Some(penalties) if basis == Basis::Posterior => {
+                let belief = self.belief(question, &reading);
+                let decision = penalties.decide(&belief);
+                let (belief, decision, duplicate) = (Some(belief), Some(decision), decision.duplicate);
+                Answer { duplicate, basis, decision, belief, reading }
+            }
+            _ => {
+                let duplicate = self.filter.standard(&reading, question.time_ms, question.window);
+                Answer { duplicate, basis, decision: None, belief: None, reading }
+            }
         }
-        let duplicate = self.filter.standard(&reading, question.time_ms, question.window);
-        Answer { duplicate, basis, decision: None, belief: None, reading }
     }
 
     fn basis(&self, question: &Question) -> Basis {
@@ -289,7 +293,10 @@ impl InferentialFilter {
         let check = (sampled && reuse.is_ready()).then(|| self.belief(question, reading).inside);
         let counted = matches!(self.filter.spec().drive(), Drive::Count { .. });
         let Prior::Learned { reuse, calibration } = &mut self.prior else { return };
-        calibration.fade(reuse.advance(at));
+        match reuse.advance(at) {
+            0 => {}
+            halvings => calibration.fade(halvings),
+        }
         if !sampled {
             return;
         }

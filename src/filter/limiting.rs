@@ -223,7 +223,11 @@ fn balance(top: u8, odds: impl Fn(usize) -> f64) -> Vec<f64> {
 }
 
 fn cumulated(shares: &[f64]) -> Vec<f64> {
-    shares.iter().scan(0.0, |sum, share| Some(std::mem::replace(sum, *sum + share) + share)).collect()
+    let add = |sum: &mut f64, share: &f64| {
+        *sum += share;
+        Some(*sum)
+    };
+    shares.iter().scan(0.0, add).collect()
 }
 
 /// The border between where `holds` is true (low) and false (high), to the last bit.

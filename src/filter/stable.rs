@@ -20,6 +20,28 @@ const VERSION: u16 = 1;
 /// More random accesses than this for one observation are a slip of the pen.
 pub const MOST_DECREMENTS: u32 = 4096;
 
+/// In lines, decrements come in groups of at most this many a line: few beside the 64 cells of the widest kind.
+const DECREMENTS_A_LINE: u32 = 16;
+
+/// The chance on which a thinned decrement is carried out.
+enum Chance<'a> {
+    /// A draw is made only if one is needed.
+    Drawn(&'a mut Random),
+    /// 23 random bits that came with the cell.
+    Given(u32),
+}
+
+impl Chance<'_> {
+    /// True with chance 1 / value, for a value of at least 1.
+    #[inline]
+    fn one_in(self, value: u8) -> bool {
+        match self {
+            Self::Drawn(random) => value == 1 || random.below(u64::from(value)) == 0,
+            Self::Given(bits) => (u64::from(bits) * u64::from(value)) >> 23 == 0,
+        }
+    }
+}
+
 /// The parameters of a fading filter; one that exists is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FadingSpec {
@@ -73,12 +95,40 @@ impl FadingSpec {
         self.rule
     }
 
+    /// Calls `take` with every cell that one observation decrements, drawn uniformly with replacement.
+    ///
+    /// Where items keep to lines, up to 16 decrements keep to a line as well: each cell is struck as often, and an
+    /// observation touches two lines instead of eleven.
+    #[inline]
+    fn draw_cells(&self, random: &mut Random, mut take: impl FnMut(u64, Chance<'_>)) {
+        let Size::Lines(lines) = self.places.size() else {
+            for _ in 0..self.decrements {
+                let cell = random.below(self.places.cells());
+                take(cell, Chance::Drawn(random));
+            }
+            return;
+        };
+        let cells_a_line = u64::from(512 / self.width.bits());
+        let mut left = self.decrements;
+        while left > 0 {
+            let line = random.below(lines) * cells_a_line;
+            let here = left.min(DECREMENTS_A_LINE);
+            let mut drawn = 0;
+            for index in 0..here {
+                drawn = if index % 2 == 0 { random.next_u64() } else { drawn >> 32 };
+                let half = drawn as u32;
+                take(line + (u64::from(half) & (cells_a_line - 1)), Chance::Given(half >> 9));
+            }
+            left -= here;
+        }
+    }
+
     /// Bytes of the cells, without the lists of literal inverse choice.
     pub fn cell_bytes(&self) -> usize {
         self.width.bytes_for(self.places.cells())
     }
 
-    fn encode(&self, writer: &mut Writer) {
+    pub(crate) fn encode(&self, writer: &mut Writer) {
         self.places.size().encode(writer);
         writer.raw(&[self.places.hashes(), self.top]);
         self.rule.encode(writer);
@@ -151,43 +201,43 @@ impl FadingFilter {
     #[inline]
     fn none_is_zero(&self, cells: &CellList) -> bool {
         let (bytes, width) = (&*self.cells, self.spec.width);
-        cells.as_slice().iter().all(|cell| width.get(bytes, *cell) != 0)
+        // Every cell is looked at: they share a line, and an early end cannot be predicted.
+        cells.as_slice().iter().fold(true, |all, cell| all & (width.get(bytes, *cell) != 0))
     }
 
-    /// Takes one from cells drawn with replacement; without a branch on the value, which no predictor would guess.
+    /// Takes one from each drawn cell; without a branch on the value, which no predictor would guess.
     #[inline]
     fn decrement_any(&mut self, random: &mut Random) {
-        let (bytes, width, cells) = (&mut *self.cells, self.spec.width, self.spec.places.cells());
+        let (bytes, width) = (&mut *self.cells, self.spec.width);
         let mut emptied = 0;
-        for _ in 0..self.spec.decrements {
-            let (byte, shift) = width.locate(random.below(cells));
+        self.spec.draw_cells(random, |cell, _| {
+            let (byte, shift) = width.locate(cell);
             let value = (bytes[byte] >> shift) & width.most();
             bytes[byte] -= u8::from(value != 0) << shift;
             emptied += u64::from(value == 1);
-        }
+        });
         self.non_zero -= emptied;
     }
 
+    /// Takes one from each drawn cell with chance 1 / value.
     #[inline]
     fn decrement_thinned(&mut self, random: &mut Random) {
-        let (bytes, width, cells) = (&mut *self.cells, self.spec.width, self.spec.places.cells());
+        let (bytes, width) = (&mut *self.cells, self.spec.width);
         let mut emptied = 0;
-        for _ in 0..self.spec.decrements {
-            let (byte, shift) = width.locate(random.below(cells));
+        self.spec.draw_cells(random, |cell, chance| {
+            let (byte, shift) = width.locate(cell);
             let value = (bytes[byte] >> shift) & width.most();
-            if value == 1 || (value > 1 && random.below(u64::from(value)) == 0) {
-                bytes[byte] -= 1 << shift;
-                emptied += u64::from(value == 1);
-            }
-        }
+            let carried_out = value != 0 && chance.one_in(value);
+            bytes[byte] -= u8::from(carried_out) << shift;
+            emptied += u64::from(carried_out && value == 1);
+        });
         self.non_zero -= emptied;
     }
 
     fn decrement_inverse(&mut self, random: &mut Random) {
         let Some(buckets) = &mut self.buckets else { return };
         for _ in 0..self.spec.decrements {
-            let Some((cell, value)) = buckets.draw(random) else { return };
-            buckets.shift(cell, value, value - 1);
+            let Some((cell, value)) = buckets.take_one(random) else { return };
             self.spec.width.put(&mut self.cells, u64::from(cell), value - 1);
             self.non_zero -= u64::from(value == 1);
         }
@@ -198,12 +248,12 @@ impl FadingFilter {
         let (bytes, width) = (&mut *self.cells, self.spec.width);
         for cell in own.as_slice() {
             let value = width.get(bytes, *cell);
-            if value < least {
-                width.put(bytes, *cell, least);
-                self.non_zero += u64::from(value == 0);
-                if let Some(buckets) = &mut self.buckets {
-                    buckets.shift(*cell as u32, value, least);
-                }
+            width.put(bytes, *cell, value.max(least));
+            self.non_zero += u64::from(value == 0);
+            if let Some(buckets) = &mut self.buckets
+                && value < least
+            {
+                buckets.shift(*cell as u32, value, least);
             }
         }
     }
@@ -312,9 +362,9 @@ mod tests {
     proptest! {
         #[test]
         fn packed_cells_do_what_plain_ones_do(
-            events in prop::collection::vec((0u64..60, 1u8..=7), 1..400), which in 0usize..4, lines in 1u64..3,
+            events in prop::collection::vec((0u64..60, 1u8..=7), 1..400), which in 0usize..4, cells in 5u64..300,
         ) {
-            let mut fast = filter(Size::Lines(lines), RULES[which]);
+            let mut fast = filter(Size::Cells(cells), RULES[which]);
             let mut naive = Naive { cells: vec![0; fast.spec().places().cells() as usize] };
             for (offset, (x, value)) in events.iter().enumerate() {
                 let mut random = draws(9, 2, offset as u64);
@@ -348,6 +398,37 @@ mod tests {
                 }
             }
             prop_assert_eq!(whole.encode(), cut_once.encode());
+        }
+    }
+
+    #[test]
+    fn decrements_strike_every_cell_equally_often_in_lines_and_anywhere() {
+        for (size, decrements) in [(Size::Lines(3), 10), (Size::Lines(3), 37), (Size::Cells(384), 10)] {
+            let spec = FadingSpec::new(size, 3, decrements, 7, Rule::Stable).unwrap();
+            let (mut struck, mut random) = (vec![0u32; 384], Random::new(2));
+            (0..40_000).for_each(|_| spec.draw_cells(&mut random, |cell, _| struck[cell as usize] += 1));
+            assert_eq!(struck.iter().sum::<u32>(), 40_000 * decrements);
+            let mean = 40_000.0 * f64::from(decrements) / 384.0;
+            let worst =
+                struck.iter().map(|hits| (f64::from(*hits) - mean).abs() / libm::sqrt(mean)).fold(0.0, f64::max);
+            // Groups of up to 16 a line make the counts of a line's cells vary together, by half as much again.
+            assert!(worst < 6.0, "{size:?} {decrements}: {worst} standard deviations");
+        }
+    }
+
+    #[test]
+    fn a_thinned_decrement_is_carried_out_once_in_value_times() {
+        for size in [Size::Lines(3), Size::Cells(384)] {
+            let spec = FadingSpec::new(size, 3, 10, 7, Rule::Harmonic).unwrap();
+            let mut random = Random::new(4);
+            for value in 1..=7 {
+                let mut carried_out = 0;
+                (0..10_000).for_each(|_| {
+                    spec.draw_cells(&mut random, |_, chance| carried_out += u32::from(chance.one_in(value)))
+                });
+                let expected = 1e5 / f64::from(value);
+                assert!((f64::from(carried_out) - expected).abs() < 5.0 * libm::sqrt(expected), "{size:?} {value}");
+            }
         }
     }
 

@@ -1,11 +1,13 @@
-//! A request's body: JSON, whole, in time and within its limit, or a problem.
+//! Bodies: a request's is JSON, whole, in time and within its limit, or a problem; an answer's is JSON.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::problem::{Kind, Problem};
@@ -69,4 +71,12 @@ async fn collect(mut body: Body, most_bytes: usize) -> Result<Bytes, Problem> {
 fn too_large(most_bytes: usize) -> Problem {
     let most = units::Bytes(most_bytes as u64);
     Problem::new(Kind::BodyTooLarge, format!("a body may have at most {most}; send fewer events in one batch"))
+}
+
+/// An answer as JSON.
+pub(super) fn json(answer: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(answer).expect("answers are texts and numbers: they have a JSON form");
+    let mut response = body.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use axum::response::Response;
 use tokio::time::{Instant, timeout_at};
 
-use super::body;
+use super::body::{self, json};
+use super::decision::{Decision, Decisions};
 use super::problem::{Kind, Problem};
+use super::question::{Envelope, Events, Intent};
 use super::routes::Api;
-use super::wire::{Decision, Decisions, Envelope, Events, Intent};
 use crate::metrics::Metrics;
 use crate::shard::{NextOffset, Question, Reason, Span};
 use crate::workers::{AskError, RecordError, Stream};
@@ -72,7 +71,8 @@ impl Call<'_> {
         self.stream.plan().dedup.window_of(window)?;
         let reader = self.stream.reader();
         let subjects = events.as_slice().iter().map(|event| reader.read_subject(event.get().as_bytes()));
-        let (questions, verdicts) = split(subjects.map(|read| read.map(|subject| Question { subject, window })));
+        let (questions, verdicts) =
+            split(subjects.map(|read| read.map(|subject| Question { window, ..Question::about(subject) })));
         // Who wrote offset n wants it folded: the position behind it.
         let position = NextOffset(at_least.map_or(0, |offset| offset.saturating_add(1)));
         let answers = match timeout_at(self.deadline, self.stream.ask(questions, position)).await {
@@ -113,14 +113,6 @@ fn merge(places: Vec<Result<(), Reason>>, mut decided: impl Iterator<Item = Deci
         Ok(()) => decided.next().expect("each event that could be read was decided"),
     };
     places.into_iter().map(place).collect()
-}
-
-/// An answer as JSON.
-pub(super) fn json(answer: &impl Serialize) -> Response {
-    let body = serde_json::to_vec(answer).expect("answers are texts and numbers: they have a JSON form");
-    let mut response = body.into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 impl From<RecordError> for Problem {

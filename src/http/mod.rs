@@ -13,16 +13,17 @@
 mod body;
 mod connection;
 mod decide;
+mod decision;
 mod observe;
 mod pace;
 mod probes;
 mod problem;
+mod question;
 mod routes;
 mod seats;
 mod server;
 mod status;
-mod wire;
 
+pub use question::MOST_EVENTS;
 pub use routes::{Api, Routes};
 pub use server::{HttpLimits, serve};
-pub use wire::MOST_EVENTS;

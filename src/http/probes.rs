@@ -7,7 +7,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::decide::json;
+use super::body::json;
 use super::problem::Problem;
 use super::routes::Api;
 

@@ -25,7 +25,7 @@ pub(super) enum Kind {
     BatchTooLarge,
     InvalidWindow,
     WindowTooLong,
-    WindowKind,
+    OtherWindow,
     NotReady,
     RestoreFailed,
     JournalUnavailable,
@@ -71,7 +71,7 @@ impl Kind {
             Kind::WindowTooLong => {
                 ("window-too-long", StatusCode::UNPROCESSABLE_ENTITY, "The memory does not reach back that far")
             }
-            Kind::WindowKind => {
+            Kind::OtherWindow => {
                 ("window-kind", StatusCode::UNPROCESSABLE_ENTITY, "The stream's window is of another kind")
             }
             Kind::NotReady => ("not-ready", StatusCode::SERVICE_UNAVAILABLE, "The service is not ready yet"),

@@ -9,10 +9,11 @@ use axum::response::Response;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::decide::json;
+use super::body::json;
+use super::decision::AsOf;
 use super::problem::{Kind, Problem};
+use super::question::span_text;
 use super::routes::Api;
-use super::wire::{AsOf, span_text};
 use crate::shard::{Counts, Reason, Seen};
 use crate::workers::{ShardStatus, Stream};
 
@@ -30,7 +31,9 @@ struct Summary<'a> {
 
 #[derive(Serialize)]
 struct Dedup {
-    window: String,
+    /// Absent where the filter forgets at random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<String>,
     seen: &'static str,
 }
 
@@ -86,7 +89,7 @@ impl<'a> Summary<'a> {
             Seen::First => "first",
             Seen::Last => "last",
         };
-        Self { name, partitions: stream.partitions(), dedup: Dedup { window: span_text(dedup.window()), seen } }
+        Self { name, partitions: stream.partitions(), dedup: Dedup { window: dedup.window().map(span_text), seen } }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use crate::hash::Fingerprint;
 
 /// A position in a log, exclusive: the offset that comes next.
@@ -31,18 +33,14 @@ pub struct Event {
     pub value: Option<f64>,
     pub weight: Option<f64>,
     pub importance: Option<f64>,
-    /// What a wrong answer about this event costs, where the configuration names fields for it.
-    pub penalty: PenaltyFields,
+    /// In the order of [`crate::shard::EventSpec::numbers`].
+    pub numbers: Numbers,
     /// Texts that aggregates list by name, in the order of [`crate::shard::EventSpec::labels`].
     pub labels: Vec<Box<str>>,
 }
 
-/// Costs read from the event itself.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct PenaltyFields {
-    pub false_duplicate: Option<f64>,
-    pub missed_duplicate: Option<f64>,
-}
+/// Numbers that the configuration names by their paths: costs, and what aggregates add up.
+pub type Numbers = SmallVec<[Option<f64>; 4]>;
 
 /// Why a record was rejected. Closed: it is a metric label and a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

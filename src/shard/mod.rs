@@ -15,8 +15,9 @@ mod question;
 mod reader;
 mod spec;
 
-pub use dedup::{DedupSpec, Seen};
-pub use event::{Counts, Event, NextOffset, PenaltyFields, Reason, Record, Verdict};
+pub use crate::filter::inference::{Basis, Explanation, Seen};
+pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, PenaltySpec, Rule, Rules};
+pub use event::{Counts, Event, NextOffset, Numbers, Reason, Record, Verdict};
 pub use plan::Plan;
 pub use question::{AgeRange, Answer, AsOf, Question, QuestionError, Span};
 pub use reader::{Reader, Subject};
@@ -25,8 +26,12 @@ pub use spec::{EventSpec, Limits, Path, SpecError, TimeUnit};
 use std::sync::Arc;
 
 use crate::codec::{self, CodecError};
+use crate::filter::frequency::{Count, Frequency};
+use crate::filter::spec_error::SpecError as FilterError;
 use crate::filter::timing::TimingError;
-use dedup::Dedup;
+use crate::hash::Fingerprint;
+use crate::random::draws;
+use dedup::{Dedup, Sight};
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +51,17 @@ pub struct Shard {
     clock_ms: Option<i64>,
     counts: Counts,
     dedup: Dedup,
+    frequency: Option<Frequency>,
+    seed: u64,
+}
+
+/// Why a view cannot be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ViewError {
+    #[error(transparent)]
+    Timing(#[from] TimingError),
+    #[error(transparent)]
+    Filter(#[from] FilterError),
 }
 
 /// What became of a record.
@@ -63,14 +79,31 @@ pub struct Status {
     pub counts: Counts,
     pub fill: f64,
     pub false_duplicate_rate: f64,
+    /// Whether chances are believed: learned well enough, and coming true.
+    pub basis: Basis,
+    /// Keys with a filter of their own.
+    pub isolated_keys: usize,
+    /// How often a counter of the frequency view had no room.
+    pub exhausted_counts: u64,
     pub memory_bytes: u64,
 }
 
 impl Shard {
     /// The fold of the empty log.
-    pub fn new(plan: Arc<Plan>, partition: u32) -> Result<Self, TimingError> {
-        let dedup = Dedup::new(plan.dedup)?;
-        Ok(Self { plan, partition, next: NextOffset(0), clock_ms: None, counts: Counts::default(), dedup })
+    pub fn new(plan: Arc<Plan>, partition: u32) -> Result<Self, ViewError> {
+        let dedup = Dedup::new(&plan.dedup)?;
+        let frequency = plan.frequency.map(Frequency::new);
+        let seed = plan.reader.seed();
+        Ok(Self {
+            plan,
+            partition,
+            next: NextOffset(0),
+            clock_ms: None,
+            counts: Counts::default(),
+            dedup,
+            frequency,
+            seed,
+        })
     }
 
     pub fn plan(&self) -> &Arc<Plan> {
@@ -107,16 +140,40 @@ impl Shard {
     pub fn fold(&mut self, offset: u64, timestamp_ms: i64, event: Result<&Event, Reason>) -> Outcome {
         debug_assert!(offset >= self.next.0, "record {offset} was folded before: next is {:?}", self.next);
         self.next = NextOffset(offset.saturating_add(1));
-        let outcome = match event.and_then(|event| self.date(event, timestamp_ms).map(|time_ms| (event, time_ms))) {
+        let outcome = match event.and_then(|event| self.observe(offset, timestamp_ms, event)) {
             Err(reason) => Outcome { verdict: Verdict::Rejected(reason), answer: None },
-            Ok((event, time_ms)) => {
-                self.advance(time_ms);
-                let answer = self.dedup.observe(event.item, time_ms);
-                Outcome { verdict: answer.verdict, answer: Some(answer) }
-            }
+            Ok(answer) => Outcome { verdict: answer.verdict, answer: Some(answer) },
         };
         self.counts.add(outcome.verdict);
         outcome
+    }
+
+    /// Decides and remembers. Nothing is changed when the event is rejected.
+    fn observe(&mut self, offset: u64, timestamp_ms: i64, event: &Event) -> Result<Answer, Reason> {
+        let time_ms = self.date(event, timestamp_ms)?;
+        self.plan.dedup.check_costs(event.key, &event.numbers)?;
+        self.advance(time_ms);
+        let frequency = self.count(event.item, time_ms);
+        let sight = Sight {
+            item: event.item,
+            key: event.key,
+            time_ms,
+            importance: event.importance,
+            numbers: &event.numbers,
+            frequency: frequency.map(|count| count.value),
+            window: None,
+            penalties: None,
+            share: None,
+        };
+        let answer = self.dedup.observe(&sight, &mut draws(self.seed, self.partition, offset))?;
+        if let Some(counts) = &mut self.frequency {
+            counts.add(event.item, time_ms);
+        }
+        Ok(Answer { frequency, ..answer })
+    }
+
+    fn count(&self, item: Fingerprint, as_of_ms: i64) -> Option<Count> {
+        self.frequency.as_ref().map(|counts| counts.estimate(item, as_of_ms))
     }
 
     /// When the event happened, unless it claims a future that its record cannot know (F3).
@@ -133,23 +190,54 @@ impl Shard {
         let clock_ms = self.clock_ms.map_or(time_ms, |clock| clock.max(time_ms));
         self.clock_ms = Some(clock_ms);
         self.dedup.advance(clock_ms);
+        if let Some(counts) = &mut self.frequency {
+            counts.advance(clock_ms);
+        }
     }
 
     /// Answers from what is folded so far; changes nothing.
     pub fn ask(&self, question: &Question) -> Result<Answer, QuestionError> {
-        let window = self.plan.dedup.window_of(question.window)?;
-        let now = self.clock_ms.unwrap_or(i64::MIN);
-        Ok(self.dedup.decide(question.subject.item, question.subject.time_ms.unwrap_or(now), window))
+        let sight = self.sight(question)?;
+        let frequency = self.count(sight.item, sight.time_ms);
+        Ok(Answer { frequency, ..self.dedup.decide(&sight)? })
+    }
+
+    /// Everything that can be said about the item's last sighting; only timing filters have it.
+    pub fn explain(&self, question: &Question) -> Result<Option<Explanation>, QuestionError> {
+        self.dedup.explain(&self.sight(question)?)
+    }
+
+    fn sight<'a>(&self, question: &'a Question) -> Result<Sight<'a>, QuestionError> {
+        let subject = &question.subject;
+        let time_ms = subject.time_ms.or(self.clock_ms).unwrap_or(i64::MIN);
+        Ok(Sight {
+            item: subject.item,
+            key: subject.key,
+            time_ms,
+            importance: subject.importance,
+            numbers: &subject.numbers,
+            frequency: self.count(subject.item, time_ms).map(|count| count.value),
+            window: self.plan.dedup.window_of(question.window)?,
+            penalties: question.penalties,
+            share: question.share,
+        })
+    }
+
+    /// The item's decayed count, where the stream keeps one.
+    pub fn frequency(&self, item: Fingerprint) -> Option<Count> {
+        self.count(item, self.clock_ms.unwrap_or(i64::MIN))
     }
 
     pub fn status(&self) -> Status {
-        let filter = self.dedup.filter();
         Status {
             as_of: self.as_of(),
             counts: self.counts,
-            fill: filter.fill(),
-            false_duplicate_rate: filter.false_duplicate_rate(),
-            memory_bytes: filter.memory_bytes(),
+            fill: self.dedup.fill(),
+            false_duplicate_rate: self.dedup.false_duplicate_rate(),
+            basis: self.dedup.basis(),
+            isolated_keys: self.dedup.isolated(),
+            exhausted_counts: self.frequency.as_ref().map_or(0, Frequency::exhausted),
+            memory_bytes: self.dedup.memory_bytes() + self.frequency.as_ref().map_or(0, Frequency::memory_bytes),
         }
     }
 
@@ -162,7 +250,10 @@ impl Shard {
         writer.u8(u8::from(self.clock_ms.is_some()));
         writer.i64(self.clock_ms.unwrap_or(0));
         self.counts.as_array().into_iter().for_each(|count| writer.u64(count));
-        writer.bytes(&self.dedup.encode());
+        self.dedup.encode(&mut writer);
+        if let Some(counts) = &self.frequency {
+            writer.bytes(&counts.encode());
+        }
         writer.seal()
     }
 
@@ -186,8 +277,13 @@ impl Shard {
         for count in &mut counts {
             *count = reader.u64()?;
         }
-        let dedup = Dedup::decode(plan.dedup, reader.bytes()?)?;
+        let dedup = Dedup::decode(&plan.dedup, &mut reader)?;
+        let frequency = match plan.frequency {
+            None => None,
+            Some(_) => Some(Frequency::decode(reader.bytes()?)?),
+        };
         reader.finish()?;
-        Ok(Self { plan, partition, next, clock_ms, counts: Counts::from_array(counts), dedup })
+        let (seed, counts) = (plan.reader.seed(), Counts::from_array(counts));
+        Ok(Self { plan, partition, next, clock_ms, counts, dedup, frequency, seed })
     }
 }

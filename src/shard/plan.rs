@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::dedup::{DedupSpec, Seen};
+use super::dedup::DedupSpec;
 use super::reader::Reader;
 use super::spec::{EventSpec, Path};
 use crate::codec::Writer;
-use crate::filter::timing::{Drive, Layout};
+use crate::filter::frequency::FrequencySpec;
 
 /// How events are read and which views are kept of them.
 #[derive(Debug, Clone)]
@@ -15,6 +15,7 @@ pub struct Plan {
     /// An event dated later than this after its record is rejected: one poisoned timestamp must not expire the window.
     pub max_skew_ms: u64,
     pub dedup: DedupSpec,
+    pub frequency: Option<FrequencySpec>,
 }
 
 impl Plan {
@@ -23,7 +24,14 @@ impl Plan {
     pub fn identity(&self) -> [u8; 32] {
         let mut writer = Writer::new(*b"plan", 1);
         write_event(&mut writer, self.reader.spec());
-        write_dedup(&mut writer, &self.dedup);
+        self.dedup.write_identity(&mut writer);
+        match &self.frequency {
+            None => writer.u8(0),
+            Some(frequency) => {
+                writer.u8(1);
+                frequency.write_identity(&mut writer);
+            }
+        }
         writer.raw(&self.reader.key_print().0);
         *blake3::hash(&writer.seal()).as_bytes()
     }
@@ -34,30 +42,9 @@ fn write_event(writer: &mut Writer, event: &EventSpec) {
     let single = [&event.key, &event.id, &event.value, &event.weight, &event.importance];
     single.into_iter().for_each(|one| path(one.as_ref()));
     path(event.time.as_ref().map(|(path, _)| path));
-    for list in [&event.item, &event.labels] {
+    for list in [&event.item, &event.labels, &event.numbers] {
         list.iter().for_each(|one| path(Some(one)));
         path(None);
     }
     writer.u8(event.time.as_ref().map_or(0, |(_, unit)| 1 + *unit as u8));
-}
-
-fn write_dedup(writer: &mut Writer, dedup: &DedupSpec) {
-    let filter = &dedup.filter;
-    let (kind, numbers) = match filter.drive() {
-        Drive::Time { window_ms, lateness_ms, tick_ms } => (0, [window_ms, lateness_ms, tick_ms]),
-        Drive::Count { window, block } => (1, [window, 0, block]),
-    };
-    writer.u8(kind);
-    numbers.into_iter().for_each(|number| writer.u64(number));
-    let (layout, size) = match filter.layout() {
-        Layout::Lines(lines) => (0, lines),
-        Layout::Spread(cells) => (1, cells),
-    };
-    writer.u8(layout);
-    writer.u64(size);
-    [filter.timer_bits(), filter.cells_per_item(), filter.spare()].into_iter().for_each(|part| writer.u8(part));
-    writer.u8(match dedup.seen {
-        Seen::First => 0,
-        Seen::Last => 1,
-    });
 }

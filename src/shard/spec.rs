@@ -71,8 +71,8 @@ pub struct EventSpec {
     pub value: Option<Path>,
     pub weight: Option<Path>,
     pub importance: Option<Path>,
-    pub false_duplicate: Option<Path>,
-    pub missed_duplicate: Option<Path>,
+    /// Numbers that costs and aggregates refer to by their place here.
+    pub numbers: Vec<Path>,
     /// Fields whose text aggregates list by name.
     pub labels: Vec<Path>,
     pub limits: Limits,
@@ -89,8 +89,7 @@ impl EventSpec {
             value: None,
             weight: None,
             importance: None,
-            false_duplicate: None,
-            missed_duplicate: None,
+            numbers: Vec::new(),
             labels: Vec::new(),
             limits: Limits::default(),
         }

@@ -154,7 +154,7 @@ impl Store {
     fn write_steps(&self, key: &ShardKey, generation: u64, chunks: &[&[u8]]) -> Result<(), StoreError> {
         for (step, chunks) in chunks.chunks(STEP_CHUNKS).enumerate() {
             self.require_space(chunks.len() * CHUNK_BYTES, 0)?;
-            self.writes.commit(|batch| {
+            self.writes.step(|batch| {
                 for (index, chunk) in chunks.iter().enumerate() {
                     batch.insert(keys::chunk(key, generation, (step * STEP_CHUNKS + index) as u32), *chunk);
                 }
@@ -170,7 +170,7 @@ impl Store {
         let generations: Vec<u64> = manifests.into_iter().map(|(generation, _)| generation).collect();
         let beyond = generations.len().saturating_sub(self.options.generations.max(1));
         for &generation in &generations[..beyond] {
-            self.writes.commit(|batch| batch.remove(keys::manifest(key, generation)))?;
+            self.writes.step(|batch| batch.remove(keys::manifest(key, generation)))?;
             self.prune_chunks(key, generation)?;
         }
         Ok(())

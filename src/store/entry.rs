@@ -140,3 +140,29 @@ impl Iterator for Entries {
         self.begun.take().map(Ok).or_else(|| self.failed.take().map(Err))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chunks_of_an_entry_never_change_and_none_is_too_large() {
+        let sizes = [0, 1, 5000, 70_000, 3];
+        let record = |bytes: &usize| Record { timestamp_ms: -5, payload: vec![7; *bytes] };
+        let records: Vec<Record> = sizes.iter().map(record).collect();
+        let pairs = encode(&[9; 16], NextOffset(40), &records);
+        assert!(pairs.iter().all(|(_, chunk)| chunk.len() <= CHUNK_BYTES));
+        let firsts: Vec<u64> =
+            pairs.iter().filter_map(|(key, _)| keys::parse(key)).map(|(_, first, _)| first).collect();
+        assert_eq!((firsts.first(), firsts.last()), (Some(&40), Some(&44)));
+        let mut hasher = blake3::Hasher::new();
+        for (key, chunk) in &pairs {
+            hasher.update(key);
+            hasher.update(chunk);
+        }
+        assert_eq!(
+            hasher.finalize().to_hex().as_str(),
+            "d2a1d8d9d73def31e27be0ac213a533078e251e4e15e27bdc9a08cede6680668"
+        );
+    }
+}

@@ -17,9 +17,20 @@ use super::{OpenReport, SetAside, StoreError, StoreOptions, keys, rescue};
 #[derive(Debug)]
 pub(super) struct Disk {
     pub db: sled::Db,
+    /// sled's log, to sync it through to the device: sled's own flush ends in the device's cache.
+    log: fs::File,
     /// Made when damage is met, so that the next opening looks at everything.
     pub suspect: PathBuf,
     _lock: fs::File,
+}
+
+impl Disk {
+    /// After this everything applied before survives the death of the process, and of the machine as far as its disk
+    /// keeps what it says.
+    pub fn flush(&self) -> sled::Result<()> {
+        self.db.flush()?;
+        self.log.sync_data().map_err(sled::Error::Io)
+    }
 }
 
 /// What is known once a store is open.
@@ -116,7 +127,8 @@ pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreEr
         fs::remove_file(&suspect).map_err(fault)?;
     }
     report.orphan_chunks = found.generations.orphan_chunks;
-    let disk = Disk { db: found.db, suspect, _lock: lock };
+    let log = fs::File::open(path.join("db")).map_err(fault)?;
+    let disk = Disk { db: found.db, log, suspect, _lock: lock };
     Ok(Opened { disk, generations: found.generations, marks, noted, report })
 }
 

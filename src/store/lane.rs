@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::guard::Disk;
 use super::{Health, StoreError, lock};
 
-type Work = Box<dyn FnOnce(&sled::Db) + Send>;
+type Work = Box<dyn FnOnce(&Disk) + Send>;
 
 /// One thread with sled in its hands.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Lane {
         let suspect = disk.suspect.clone();
         let run = move || {
             for work in todo {
-                work(&disk.db);
+                work(&disk);
             }
             // Letting go of sled flushes it, and may panic like any other touch.
             let _ = catch_unwind(AssertUnwindSafe(move || drop(disk)));
@@ -76,14 +76,14 @@ impl Lane {
     fn run<T: Send + 'static>(
         &self,
         deadline: Duration,
-        work: impl FnOnce(&sled::Db) -> sled::Result<T> + Send + 'static,
+        work: impl FnOnce(&Disk) -> sled::Result<T> + Send + 'static,
     ) -> Result<Result<T, String>, StoreError> {
         if let Some(reason) = self.failed.get() {
             return Err(StoreError::Failed(reason.clone()));
         }
         let (reply, answer) = sync_channel(1);
-        let work: Work = Box::new(move |db| {
-            let _ = reply.send(contain(|| work(db)));
+        let work: Work = Box::new(move |disk| {
+            let _ = reply.send(contain(|| work(disk)));
         });
         let sent = self.work.as_ref().is_some_and(|lane| lane.send(work).is_ok());
         match answer.recv_timeout(deadline) {
@@ -99,7 +99,7 @@ impl Lane {
         deadline: Duration,
         work: impl FnOnce(&sled::Db) -> sled::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(deadline, work)?.map_err(|reason| self.fail(reason))
+        self.run(deadline, |disk| work(&disk.db))?.map_err(|reason| self.fail(reason))
     }
 
     /// For reading: damage that is met is the caller's to judge, the store goes on.
@@ -107,14 +107,25 @@ impl Lane {
         &self,
         work: impl FnOnce(&sled::Db) -> sled::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(self.deadline, work)?.map_err(|reason| {
+        self.run(self.deadline, |disk| work(&disk.db))?.map_err(|reason| {
             self.suspect_damage();
             StoreError::Damaged(reason)
         })
     }
 
-    /// One atomic batch, on disk when this returns.
+    /// One atomic batch, and everything before it, on disk when this returns.
     pub fn commit(&self, fill: impl FnOnce(&mut sled::Batch)) -> Result<(), StoreError> {
+        let mut batch = sled::Batch::default();
+        fill(&mut batch);
+        let work = move |disk: &Disk| {
+            disk.db.apply_batch(batch)?;
+            disk.flush()
+        };
+        self.run(self.deadline, work)?.map_err(|reason| self.fail(reason))
+    }
+
+    /// One atomic batch of something larger, which a later `commit` makes durable.
+    pub fn step(&self, fill: impl FnOnce(&mut sled::Batch)) -> Result<(), StoreError> {
         let mut batch = sled::Batch::default();
         fill(&mut batch);
         self.call_within(self.deadline, move |db| {

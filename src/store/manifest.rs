@@ -157,3 +157,38 @@ pub(super) fn open_fact(sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
     };
     read().map_err(|error: CodecError| StoreError::Damaged(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            shard: ShardId { stream: "clicks".into(), partition: 3 },
+            generation: 7,
+            identity: Identity { config_hash: [1; 32], key_print: KeyPrint([2; 8]), log: "clicks@1".into(), schema: 4 },
+            next: NextOffset(99),
+            bytes: 5000,
+            hash: [6; 32],
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_written_and_its_bytes_never_change() {
+        let bytes = manifest().encode();
+        assert_eq!(Manifest::decode(&bytes), Ok(manifest()));
+        let golden = "ee6b216953a474b5ce7005957a0bc1bfb00b4dc1584624a0c49c8ff173a036c8";
+        assert_eq!(blake3::hash(&bytes).to_hex().as_str(), golden);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_truncation_is_refused() {
+        let bytes = manifest().encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Manifest::decode(&bad).is_err(), "bit {bit}");
+        }
+        assert!((0..bytes.len()).all(|length| Manifest::decode(&bytes[..length]).is_err()));
+    }
+}

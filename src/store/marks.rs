@@ -139,3 +139,42 @@ fn decode(slot: &[u8]) -> Option<(ShardKey, ShardId, Bounds)> {
     let bounds = Bounds { first: NextOffset(u64::from_le_bytes(*first)), next: NextOffset(u64::from_le_bytes(*next)) };
     Some((*key, shard, bounds))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(first: u64, next: u64) -> Bounds {
+        Bounds { first: NextOffset(first), next: NextOffset(next) }
+    }
+
+    #[test]
+    fn what_is_noted_is_read_and_a_damaged_slot_is_counted_and_used_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("acknowledged");
+        // A name longer than its place is cut; the key still tells them apart.
+        let shards = [0, 1, 2].map(|partition| ShardId { stream: "s".repeat(400 * partition + 1), partition: 7 });
+        let (mut marks, noted) = Marks::open(&path).unwrap();
+        assert!(noted.marks.is_empty() && noted.unreadable == 0 && marks.name().is_none());
+        marks.set_name([5; 16]).unwrap();
+        for (index, shard) in shards.iter().enumerate() {
+            marks.set(shard, bounds(0, 1)).unwrap();
+            marks.set(shard, bounds(index as u64, 100)).unwrap();
+        }
+        let (marks, noted) = Marks::open(&path).unwrap();
+        assert_eq!(marks.name(), Some([5; 16]));
+        let found: Vec<_> = noted.marks.iter().map(|(key, _, bounds)| (*key, *bounds)).collect();
+        let expected = [0, 1, 2].map(|index| (keys::shard(&shards[index]), bounds(index as u64, 100)));
+        assert_eq!((found.as_slice(), noted.unreadable), (&expected[..], 0));
+
+        let length = std::fs::metadata(&path).unwrap().len();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[2 * SLOT_BYTES + 40] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let (mut marks, noted) = Marks::open(&path).unwrap();
+        assert_eq!((noted.marks.len(), noted.unreadable), (2, 1));
+        marks.set(&shards[1], bounds(3, 4)).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), length);
+        assert_eq!(Marks::open(&path).unwrap().1.unreadable, 0);
+    }
+}

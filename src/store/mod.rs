@@ -3,8 +3,8 @@
 //! The only module that names sled. It knows bytes and positions; what a shard is made of, when a checkpoint is due and
 //! what a lost record means is for others to know.
 //!
-//! Promises, after `save` or `append` has returned `Ok`, for any death of the process (not of the machine: sled's flush
-//! does not reach through the device's cache):
+//! Promises, after `save` or `append` has returned `Ok`, for any death of the process (tested by killing it), and for a death
+//! of the machine as far as `fdatasync` after sled's own flush can carry it (not tested here):
 //! - S1 the checkpoint loads again, whole, under the identity it was saved with, or an older kept one does, or none; bytes
 //!   that were not saved are never returned;
 //! - S2 every appended record is replayed, in order, or [`StoreError::Lost`] says which positions are gone; what was
@@ -24,6 +24,7 @@ mod lane;
 mod manifest;
 mod marks;
 mod place;
+mod replay;
 mod rescue;
 
 use std::path::{Path, PathBuf};
@@ -33,8 +34,9 @@ use std::time::Duration;
 pub use checkpoint::{Checkpoint, Loaded, Saved};
 pub use entry::{Logged, Record};
 pub use error::StoreError;
-pub use journal::{Bounds, JournalBatch, Replay};
+pub use journal::{Bounds, JournalBatch};
 pub use manifest::{Identity, Refusal};
+pub use replay::Replay;
 
 pub use crate::shard::NextOffset;
 

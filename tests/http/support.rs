@@ -10,7 +10,7 @@ use ebb::filter::timing::TimingSpec;
 use ebb::hash::HashKey;
 use ebb::http::{Api, HttpLimits, Routes};
 use ebb::metrics::Metrics;
-use ebb::shard::{DedupSpec, EventSpec, Limits, Plan, Reader, Seen, TimeUnit};
+use ebb::shard::{DedupSpec, EventSpec, FilterSpec, Limits, Plan, Reader, Seen, TimeUnit};
 use ebb::store::{ShardId, Store, StoreOptions};
 use ebb::workers::{Streams, Workers, WorkersOptions};
 use serde_json::Value;
@@ -91,7 +91,8 @@ fn plan(filter: TimingSpec) -> Arc<Plan> {
         ..EventSpec::of_item(vec!["ip".parse().unwrap()])
     };
     let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
-    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup: DedupSpec { filter, seen: Seen::First } })
+    let dedup = DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
+    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency: None })
 }
 
 /// An event of the tests, `seconds` after [`NOW`].

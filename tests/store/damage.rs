@@ -275,12 +275,15 @@ fn surgeries() {
 #[test]
 fn damaged_stores_give_an_older_state_or_none_and_never_a_wrong_one() {
     let cases: u64 = std::env::var("EBB_CASES").map_or(240, |cases| cases.parse().expect("a number"));
-    let (mut seen, mut refused, mut stuck) = ([0u64; 4], 0, 0);
+    let (mut seen, mut refused, mut stuck, mut died) = ([0u64; 4], 0, 0, 0);
     for first in (0..cases).step_by(CASES_A_CHILD as usize) {
         let child = child("damage::surgeries").env("EBB_FIRST_CASE", first.to_string()).spawn().unwrap();
         let (ended, said) = finish_within(child, Duration::from_secs(120));
         let last = said.lines().rev().find(|line| line.starts_with("case")).unwrap_or("before the first").to_owned();
-        assert!(ended.is_some_and(|status| status.success()), "hung or died in {last}\n{said}");
+        if !ended.is_some_and(|status| status.success()) {
+            eprintln!("died (a wrong answer, a panic) or hung in {last}\n{said}");
+            died += 1;
+        }
         for line in said.lines().filter(|line| line.starts_with("outcome")) {
             match line.split_once("Ok([").and_then(|(_, rest)| rest.split_once(']')) {
                 Some((counts, _)) => {
@@ -297,10 +300,9 @@ fn damaged_stores_give_an_older_state_or_none_and_never_a_wrong_one() {
     let [newest, older, lost, aside] = seen;
     println!(
         "damage: {cases} cases of {SHARDS} shards: {newest} newest, {older} older, {} none; {lost} journals report a loss; \
-         {aside} stores set aside, {refused} refused to open; {stuck} could not go on; 0 wrong, 0 panics, 0 hangs",
+         {aside} stores set aside, {refused} refused to open; {stuck} could not go on; {died} gave a wrong answer, panicked or hung",
         cases * u64::from(SHARDS) - newest - older
     );
     assert!(newest > 0 && older > 0 && lost > 0 && aside > 0, "the damage does too little");
-    assert_eq!(refused, 0);
-    assert_eq!(stuck, 0);
+    assert_eq!((died, refused, stuck), (0, 0, 0));
 }

@@ -100,7 +100,8 @@ fn facts_are_kept_and_large_ones_refused() {
 fn a_store_in_use_is_not_opened_twice() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, _) = open(dir.path());
-    assert!(matches!(ebb::store::Store::open(dir.path(), options()), Err(StoreError::InUse(_))));
+    let refused = ebb::store::Store::open(dir.path(), options());
+    assert!(matches!(&refused, Err(StoreError::InUse(path)) if path == dir.path()), "{refused:?}");
 }
 
 #[test]
@@ -111,4 +112,32 @@ fn a_disk_without_room_refuses_and_nothing_is_broken() {
     assert!(matches!(store.meta_put("fact", b"1"), Err(StoreError::DiskFull { .. })));
     assert_eq!(store.health(), ebb::store::Health::Healthy);
     store.save(&shard(0), &identity(), NextOffset(1), b"state").unwrap();
+}
+
+#[test]
+fn what_a_killed_process_left_half_done_is_removed_when_the_store_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = open(dir.path());
+    store.save(&shard(0), &identity(), NextOffset(1), &Draws(1).bytes(10_000)).unwrap();
+    drop(store);
+    std::fs::write(dir.path().join("db/snap.0000000000000001.generating"), []).unwrap();
+    let db = sled::open(dir.path().join("db"));
+    assert!(db.is_err(), "sled itself does not open it");
+    std::fs::write(dir.path().join("db/snap.0000000000000001.generating"), []).unwrap();
+    let (store, report) = open(dir.path());
+    assert_eq!(report, OpenReport { stale_files: 1, ..OpenReport::default() });
+    drop(store);
+
+    let db = sled::open(dir.path().join("db")).unwrap();
+    let (key, chunk) = db.scan_prefix(b"c").next().unwrap().unwrap();
+    let mut orphan = key.to_vec();
+    orphan[17..25].copy_from_slice(&9u64.to_be_bytes());
+    db.insert(&orphan, chunk).unwrap();
+    drop(db);
+    let (store, report) = open(dir.path());
+    assert_eq!(report, OpenReport { orphan_chunks: 1, ..OpenReport::default() });
+    drop(store);
+    assert_eq!(open(dir.path()).1, OpenReport::default());
+    let db = sled::open(dir.path().join("db")).unwrap();
+    assert_eq!(db.scan_prefix(b"c").count(), 3, "the chunks of the saved state are all that is left");
 }

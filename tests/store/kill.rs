@@ -146,6 +146,7 @@ fn listen(child: &mut std::process::Child) -> Receiver<String> {
 #[derive(Debug, Default)]
 struct Figures {
     kills: u64,
+    found_a_fault: u64,
     before_open: u64,
     before_verified: u64,
     appends: u64,
@@ -230,7 +231,11 @@ fn what_was_acknowledged_survives_any_number_of_kills() {
         let ended = run(command, from, patience);
         let killed = ended.status.signal() == Some(9);
         let context = || format!("{:?}, told {told:?}\n{}", ended.status, ended.lines.join("\n"));
-        assert!(if seed > 0 { killed } else { ended.status.success() && ended.reached("verified") }, "{}", context());
+        if !(if seed > 0 { killed } else { ended.status.success() && ended.reached("verified") }) {
+            // It refused to open, or found something that it was promised lost or changed.
+            eprintln!("{}", context());
+            figures.found_a_fault += 1;
+        }
         figures.kills += u64::from(killed);
         figures.before_open += u64::from(killed && !ended.reached("opened"));
         figures.before_verified += u64::from(killed && !ended.reached("verified"));
@@ -240,7 +245,8 @@ fn what_was_acknowledged_survives_any_number_of_kills() {
     }
     let every = figures.sizes.len().div_ceil(30);
     figures.sizes = figures.sizes.into_iter().step_by(every).collect();
-    println!("kill -9: {figures:?}; lost 0, open errors 0");
+    println!("kill -9: {figures:?}");
+    assert_eq!(figures.found_a_fault, 0);
     assert!(figures.before_open > 0 && figures.appends > kills && figures.saves > kills, "{figures:?}");
     assert!(figures.worst_ratio <= 10.0, "{figures:?}");
 }

@@ -6,4 +6,5 @@ mod disk_full;
 mod generations;
 mod journal;
 mod kill;
+mod model;
 mod support;

@@ -32,6 +32,12 @@ impl BasicSpec {
         within("fraction_bits", fraction_bits, 0..=MOST_FRACTION_BITS, "a counter of 32 bits must hold whole counts")?;
         Ok(Self { places: Places::new(size, 32, hashes)?, epochs, fraction_bits })
     }
+
+    pub(super) fn encode(&self, writer: &mut Writer) {
+        self.places.size().encode(writer);
+        writer.raw(&[self.places.hashes(), self.fraction_bits]);
+        self.epochs.encode(writer);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -54,6 +60,10 @@ impl Basic {
             total: 0,
             losses: Losses::default(),
         }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.cells.len() as u64
     }
 
     pub fn advance(&mut self, now_ms: i64) {

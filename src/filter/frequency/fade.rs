@@ -5,18 +5,28 @@
 
 use crate::filter::spec_error::{SpecError, within};
 
+/// What a power is enlarged by, relative to itself, for each unit of its exponent and one more.
+const MARGIN: f64 = 1.0 / (1u64 << 50) as f64;
+
 /// At least 2^exponent, and exactly 1 for exponent 0. Positive and finite for every finite exponent.
 ///
 /// `exponent` may itself be a quotient that was rounded: off by |exponent| · 2^-52 it moves the power by a factor of
 /// 1 + |exponent| · 2^-52; `exp2` and the product are off by less than 2^-51 together. The margin covers both four times;
 /// the step to the next number covers powers too small to be scaled.
 pub fn power_up(exponent: f64) -> f64 {
-    const MARGIN: f64 = 1.0 / (1u64 << 50) as f64;
     if exponent == 0.0 {
         return 1.0;
     }
     let power = libm::exp2(exponent) * (1.0 + MARGIN * (1.0 + exponent.abs()));
     power.next_up().min(f64::MAX)
+}
+
+/// At least 2^-exponent, from `power` = power_up(exponent); exactly 1 for exponent 0.
+///
+/// `power` is above the true one by at most twice its margin; the quotient, enlarged by four times the margin, is not
+/// below the true one, and `power` is far from the ends of the range, where a margin would not scale.
+pub fn inverse_up(power: f64, exponent: f64) -> f64 {
+    if exponent == 0.0 { 1.0 } else { 1.0 / power * (1.0 + 4.0 * MARGIN * (1.0 + exponent.abs())) }
 }
 
 /// At least a + b, for a, b ≥ 0; exactly that where it can be represented.
@@ -27,7 +37,8 @@ pub fn power_up(exponent: f64) -> f64 {
 pub fn add_up(a: f64, b: f64) -> f64 {
     let (large, small) = if a >= b { (a, b) } else { (b, a) };
     let sum = large + small;
-    if sum - large < small { sum.next_up() } else { sum }
+    // The next number above is the next bit pattern. No branch: whether a sum is rounded down cannot be predicted.
+    f64::from_bits(sum.to_bits() + u64::from(sum - large < small))
 }
 
 /// The share that a counter keeps over an epoch (λ), in parts of 2^48, rounded up.
@@ -125,6 +136,9 @@ mod tests {
             let apart = libm::ldexp(libm::exp2(exponent - f64::from(whole)), whole);
             prop_assert!(power_up(exponent) >= apart);
             prop_assert!(power_up(exponent) <= apart * (1.0 + 2e-12));
+            let inverse = inverse_up(power_up(exponent), exponent);
+            let apart = libm::ldexp(libm::exp2(f64::from(whole) - exponent), -whole);
+            prop_assert!(inverse >= apart && inverse <= apart * (1.0 + 1e-11));
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::Count;
 use super::epochs::{decode_clock, encode_clock};
-use super::fade::{add_up, power_up};
+use super::fade::{add_up, inverse_up, power_up};
 use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::filter::cells::Memory;
 use crate::filter::cells::words::{get_f64, put_f64};
@@ -19,7 +19,7 @@ pub(super) const KIND: Kind = *b"frqf";
 const VERSION: u16 = 1;
 
 /// Half-lives after which the landmark moves: sums of 2^511 observations would still be finite.
-const SHIFT_AFTER: i128 = 512;
+const SHIFT_AFTER: f64 = 512.0;
 const MOST_HALF_LIFE_MS: u64 = 1 << 53;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,6 +33,12 @@ impl ForwardSpec {
         within("half_life", half_life_ms, 1..=MOST_HALF_LIFE_MS, "it is in milliseconds, at least one")?;
         Ok(Self { places: Places::new(size, 64, hashes)?, half_life_ms })
     }
+
+    pub(super) fn encode(&self, writer: &mut Writer) {
+        self.places.size().encode(writer);
+        writer.u8(self.places.hashes());
+        writer.varint(self.half_life_ms);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -43,21 +49,42 @@ pub struct Forward {
     total: f64,
     landmark_ms: i64,
     clock_ms: Option<i64>,
-    /// The weight of an observation at a time: neighbours in a stream often share theirs.
-    recent: (i64, f64),
+    /// The half-life again, as the divisor that it mostly is.
+    half_life: f64,
+    recent: Recent,
+}
+
+/// The powers of one time, kept because neighbours in a stream, and an observation and its answer, share theirs. Follows
+/// from the landmark: no part of the state.
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    time_ms: i64,
+    /// Half-lives since the landmark.
+    exponent: f64,
+    /// What an observation at that time weighs.
+    weight: f64,
+}
+
+impl Recent {
+    const LANDMARK: Self = Self { time_ms: 0, exponent: 0.0, weight: 1.0 };
 }
 
 impl Forward {
     pub fn new(spec: ForwardSpec) -> Self {
         let cells = Memory::zeroed(spec.places.cells() as usize * 8);
-        Self { spec, cells, total: 0.0, landmark_ms: 0, clock_ms: None, recent: (0, 1.0) }
+        let half_life = spec.half_life_ms as f64;
+        Self { spec, cells, total: 0.0, landmark_ms: 0, clock_ms: None, half_life, recent: Recent::LANDMARK }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.cells.len() as u64
     }
 
     pub fn advance(&mut self, now_ms: i64) {
         match self.clock_ms {
             None => {
                 (self.landmark_ms, self.clock_ms) = (now_ms, Some(now_ms));
-                self.recent = (now_ms, 1.0);
+                self.recent = self.powers_at(now_ms);
             }
             Some(clock) if now_ms > clock => {
                 self.clock_ms = Some(now_ms);
@@ -71,10 +98,10 @@ impl Forward {
     #[inline]
     pub fn add(&mut self, item: Fingerprint, time_ms: i64) {
         self.advance(time_ms);
-        if self.recent.0 != time_ms {
-            self.recent = (time_ms, power_up(self.half_lives_to(time_ms)));
+        if self.recent.time_ms != time_ms {
+            self.recent = self.powers_at(time_ms);
         }
-        let weight = self.recent.1;
+        let weight = self.recent.weight;
         let cells = &mut *self.cells;
         for cell in self.spec.places.of(item).distinct().as_slice() {
             put_f64(cells, *cell, add_up(get_f64(cells, *cell), weight));
@@ -100,23 +127,38 @@ impl Forward {
         if held == 0.0 {
             return 0.0;
         }
-        let exponent = -self.half_lives_to(as_of_ms.max(self.clock_ms.unwrap_or(as_of_ms)));
-        let scaled = held * power_up(exponent);
+        let as_of_ms = as_of_ms.max(self.clock_ms.unwrap_or(as_of_ms));
+        let recent = &self.recent;
+        // Far before the landmark an inverse would leave the range.
+        let worth = if as_of_ms == recent.time_ms && recent.exponent.abs() < 2.0 * SHIFT_AFTER {
+            inverse_up(recent.weight, recent.exponent)
+        } else {
+            power_up(-self.half_lives_to(as_of_ms))
+        };
         // The margin of the power covers the rounding of the product, unless the product is too small to be scaled.
-        if exponent == 0.0 { held } else { scaled.next_up().min(f64::MAX) }
+        if worth == 1.0 { held } else { (held * worth).next_up().min(f64::MAX) }
+    }
+
+    fn powers_at(&self, time_ms: i64) -> Recent {
+        let exponent = self.half_lives_to(time_ms);
+        Recent { time_ms, exponent, weight: power_up(exponent) }
     }
 
     fn half_lives_to(&self, time_ms: i64) -> f64 {
-        (i128::from(time_ms) - i128::from(self.landmark_ms)) as f64 / self.spec.half_life_ms as f64
+        let passed_ms = match time_ms.checked_sub(self.landmark_ms) {
+            Some(passed_ms) => passed_ms as f64,
+            None => (i128::from(time_ms) - i128::from(self.landmark_ms)) as f64,
+        };
+        passed_ms / self.half_life
     }
 
     /// Moves the landmark by whole half-lives, so that cells change by a power of two and nothing else.
     fn shift(&mut self, now_ms: i64) {
-        let half_life = i128::from(self.spec.half_life_ms);
-        let passed = (i128::from(now_ms) - i128::from(self.landmark_ms)) / half_life;
-        if passed < SHIFT_AFTER {
+        if self.half_lives_to(now_ms) < SHIFT_AFTER {
             return;
         }
+        let half_life = i128::from(self.spec.half_life_ms);
+        let passed = (i128::from(now_ms) - i128::from(self.landmark_ms)) / half_life;
         self.landmark_ms = (i128::from(self.landmark_ms) + passed * half_life) as i64;
         // Beyond 2^2200 every finite number has become the least one.
         let halvings = passed.min(2_200) as i32;
@@ -129,14 +171,12 @@ impl Forward {
         if self.total > 0.0 {
             self.total = halved_up(self.total, halvings);
         }
-        self.recent = (now_ms, power_up(self.half_lives_to(now_ms)));
+        self.recent = self.powers_at(now_ms);
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(KIND, VERSION);
-        self.spec.places.size().encode(&mut writer);
-        writer.u8(self.spec.places.hashes());
-        writer.varint(self.spec.half_life_ms);
+        self.spec.encode(&mut writer);
         encode_clock(self.clock_ms, &mut writer);
         writer.i64(self.landmark_ms);
         writer.f64(self.total);
@@ -159,9 +199,9 @@ impl Forward {
         if clock_ms.is_none_or(|clock| clock < landmark_ms) && (clock_ms.is_some() || landmark_ms != 0) {
             return Err(CodecError::invalid("forward frequency", "the landmark is after the clock"));
         }
-        let mut forward = Self { spec, cells: Memory::copied(cells), total, landmark_ms, clock_ms, recent: (0, 1.0) };
-        forward.recent = (landmark_ms, 1.0);
-        Ok(forward)
+        let recent = Recent { time_ms: landmark_ms, ..Recent::LANDMARK };
+        let half_life = spec.half_life_ms as f64;
+        Ok(Self { spec, cells: Memory::copied(cells), total, landmark_ms, clock_ms, half_life, recent })
     }
 }
 
@@ -243,7 +283,7 @@ mod tests {
             assert!(value >= exact && value <= exact * (1.0 + 1e-9), "{half_lives}: {value} {exact}");
         }
         counts.add(item(3), 1_000_500);
-        assert!((counts.estimate(item(3), 1_000_500).value - 1.0).abs() < 1e-12);
+        assert!((counts.estimate(item(3), 1_000_500).value - 1.0).abs() < 1e-11);
         assert_eq!(counts.estimate(item(4), 1_000_500).value.min(1e-200), counts.estimate(item(4), 1_000_500).value);
     }
 

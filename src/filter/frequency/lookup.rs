@@ -13,8 +13,8 @@ pub struct Lookup {
 
 impl Lookup {
     pub fn with_room(entries: u32) -> Self {
-        let slots = (entries as usize * 5).div_ceil(4).max(1) + 1;
-        Self { slots: vec![(0, EMPTY); slots.next_power_of_two()] }
+        let slots = (entries as usize * 5).div_ceil(4) + 1;
+        Self { slots: vec![(0, EMPTY); slots] }
     }
 
     pub fn bytes(&self) -> usize {
@@ -22,11 +22,16 @@ impl Lookup {
     }
 
     fn home(&self, cell: u32) -> usize {
-        mix(u64::from(cell)) as usize & (self.slots.len() - 1)
+        ((u128::from(mix(u64::from(cell))) * self.slots.len() as u128) >> 64) as usize
     }
 
     fn after(&self, slot: usize) -> usize {
-        (slot + 1) & (self.slots.len() - 1)
+        if slot + 1 == self.slots.len() { 0 } else { slot + 1 }
+    }
+
+    /// Steps from one slot on to another.
+    fn steps(&self, from: usize, to: usize) -> usize {
+        if to >= from { to - from } else { to + self.slots.len() - from }
     }
 
     /// The slot of a cell, or the empty one where it would go: there always is one.
@@ -60,10 +65,7 @@ impl Lookup {
                 if node == EMPTY {
                     return;
                 }
-                let mask = self.slots.len() - 1;
-                let from_home = slot.wrapping_sub(self.home(other)) & mask;
-                let from_gap = slot.wrapping_sub(gap) & mask;
-                if from_home >= from_gap {
+                if self.steps(self.home(other), slot) >= self.steps(gap, slot) {
                     break;
                 }
             }

@@ -18,7 +18,7 @@ use self::forward::{Forward, ForwardSpec};
 use self::losses::Losses;
 use self::optimised::{Optimised, OptimisedSpec};
 use super::places::CellList;
-use crate::codec::CodecError;
+use crate::codec::{CodecError, Writer};
 use crate::hash::Fingerprint;
 
 /// A decayed count.
@@ -58,6 +58,26 @@ pub enum FrequencySpec {
     Optimised(OptimisedSpec),
 }
 
+impl FrequencySpec {
+    /// What identifies counters made under this specification.
+    pub(crate) fn write_identity(&self, writer: &mut Writer) {
+        match self {
+            Self::Forward(spec) => {
+                writer.u8(0);
+                spec.encode(writer);
+            }
+            Self::Basic(spec) => {
+                writer.u8(1);
+                spec.encode(writer);
+            }
+            Self::Optimised(spec) => {
+                writer.u8(2);
+                spec.encode(writer);
+            }
+        }
+    }
+}
+
 /// Counters of one of the methods.
 #[derive(Debug, Clone)]
 pub enum Frequency {
@@ -72,6 +92,14 @@ impl Frequency {
             FrequencySpec::Forward(spec) => Self::Forward(Forward::new(spec)),
             FrequencySpec::Basic(spec) => Self::Basic(Basic::new(spec)),
             FrequencySpec::Optimised(spec) => Self::Optimised(Box::new(Optimised::new(spec))),
+        }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Forward(counts) => counts.memory_bytes(),
+            Self::Basic(counts) => counts.memory_bytes(),
+            Self::Optimised(counts) => counts.memory_bytes(),
         }
     }
 

@@ -61,6 +61,14 @@ impl OptimisedSpec {
         Ok(Self { places, epochs, form })
     }
 
+    pub(super) fn encode(&self, writer: &mut Writer) {
+        self.places.size().encode(writer);
+        writer.raw(&[self.places.hashes(), self.form.digit_bits, self.form.fraction_bits]);
+        writer.u8(u8::from(self.form.carry == Carry::All));
+        writer.varint(u64::from(self.form.pool));
+        self.epochs.encode(writer);
+    }
+
     fn width(&self) -> Width {
         Width::holding((u16::MAX >> (16 - self.form.digit_bits)) as u8)
     }
@@ -79,6 +87,10 @@ impl Optimised {
     pub fn new(spec: OptimisedSpec) -> Self {
         let digits = Digits::new(spec.places.cells(), spec.width(), spec.form.pool);
         Self { spec, epochs: Epochs::new(spec.epochs), digits, total: 0, losses: Losses::default() }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.digits.bytes() as u64
     }
 
     pub fn advance(&mut self, now_ms: i64) {

@@ -44,7 +44,7 @@ impl ReusePrior {
         prior.followed = read_followed(&mut reader, spec.followed_most, prior.level)?;
         for count in prior.histograms.iter_mut().flatten() {
             *count = reader.varint()?;
-            if *count > u64::MAX / (2 * BINS as u64) {
+            if *count > COUNT_MOST {
                 return Err(CodecError::invalid("sightings", count.to_string()));
             }
         }

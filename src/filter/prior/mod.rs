@@ -25,6 +25,8 @@ const STRATA: usize = 16;
 const ALL: usize = STRATA;
 /// One sighting, so that halving keeps fractions.
 const SIGHTING: u64 = 256;
+/// No bin counts further than this: sums of bins stay below the edge.
+const COUNT_MOST: u64 = 1 << 56;
 /// A stratum leans on the whole as if it had seen so many of its sightings.
 const SHRINKAGE: f64 = 8.0;
 /// Horizon and half-life, in windows.
@@ -76,8 +78,8 @@ impl ReuseSpec {
 }
 
 type Histogram = [u64; BINS];
-/// Share of sightings below the begin of each bin.
-type Cumulative = [f64; BINS];
+/// For each bin the share of sightings below its begin, and how fast it rises within the bin.
+type Cumulative = [(f64, f64); BINS];
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -95,6 +97,8 @@ pub struct ReusePrior {
     pending: Vec<(u8, u8)>,
     /// Drawn from the histograms.
     curves: Vec<Cumulative>,
+    /// Derived: enough sightings to speak.
+    ready: bool,
 }
 
 /// A sampled item's past.
@@ -118,7 +122,8 @@ impl ReusePrior {
             followed: BTreeMap::new(),
             histograms: vec![[0; BINS]; STRATA + 1],
             pending: Vec::new(),
-            curves: vec![[0.0; BINS]; STRATA + 1],
+            curves: vec![[(0.0, 0.0); BINS]; STRATA + 1],
+            ready: false,
         };
         prior.draw_curves();
         prior
@@ -136,7 +141,7 @@ impl ReusePrior {
 
     /// Enough sightings to speak.
     pub fn is_ready(&self) -> bool {
-        self.histograms[ALL].iter().sum::<u64>() >= SIGHTINGS_LEAST
+        self.ready
     }
 
     /// How old the item's last insert is at `at`, on the clock's scale. An item inserted later than that is unknown.
@@ -162,7 +167,7 @@ impl ReusePrior {
         let bin = match past {
             Past::Unknown => return,
             Past::Never => NEVER,
-            Past::Age(age) => bin_of(age / self.spec.unit()),
+            Past::Age(age) => bin_of((age / self.spec.unit()) as f64).min(NEVER - 1),
         };
         self.pending.push((stratum_of(frequency) as u8, bin as u8));
         if self.pending.len() >= PENDING_MOST {
@@ -182,6 +187,8 @@ impl ReusePrior {
             self.level += 1;
             let level = self.level;
             self.followed.retain(|key, _| chosen(*key, level));
+            // From now on a sighting stands for twice as many arrivals as those that were counted.
+            self.fade(1);
         }
     }
 
@@ -204,6 +211,8 @@ impl ReusePrior {
         if self.level > 0 && self.followed.len() * 4 < self.spec.followed_most as usize {
             self.level -= 1;
             self.settled_at = now.saturating_add(horizon);
+            self.histograms.iter_mut().flatten().for_each(|count| *count = count.saturating_mul(2).min(COUNT_MOST));
+            self.draw_curves();
         }
         halvings
     }
@@ -218,7 +227,8 @@ impl ReusePrior {
 
     /// The learned ages, of all items or of those of about this frequency.
     pub fn curve(&self, frequency: Option<f64>) -> AgeCurve<'_> {
-        AgeCurve { below: &self.curves[stratum_of(frequency)], unit: self.spec.unit() as f64 }
+        let unit = self.spec.unit() as f64;
+        AgeCurve { curve: &self.curves[stratum_of(frequency)], unit, per_unit: 1.0 / unit }
     }
 
     fn draw_curves(&mut self) {
@@ -230,14 +240,17 @@ impl ReusePrior {
         }
         let whole = self.histograms[ALL];
         let all: u64 = whole.iter().sum();
+        self.ready = all >= SIGHTINGS_LEAST;
         for (stratum, curve) in self.curves.iter_mut().enumerate() {
             let counts = &self.histograms[stratum];
             let sum: u64 = counts.iter().sum();
             let lean = if stratum == ALL || all == 0 { 0.0 } else { SHRINKAGE * SIGHTING as f64 };
             let (scale, mut below) = ((sum as f64 + lean).max(1.0), 0.0);
-            for (bin, start) in curve.iter_mut().enumerate() {
+            for (bin, (start, slope)) in curve.iter_mut().enumerate() {
                 *start = below;
-                below += (counts[bin] as f64 + lean * whole[bin] as f64 / (all as f64).max(1.0)) / scale;
+                let share = (counts[bin] as f64 + lean * whole[bin] as f64 / (all as f64).max(1.0)) / scale;
+                *slope = if bin == NEVER { 0.0 } else { share / (BEGINS[bin + 1] - BEGINS[bin]) };
+                below += share;
             }
         }
     }
@@ -258,25 +271,32 @@ fn stratum_of(frequency: Option<f64>) -> usize {
     }
 }
 
-/// The quarter octave of an age in units.
-fn bin_of(age: u64) -> usize {
-    let value = age + 1;
-    let octave = value.ilog2();
-    let mantissa = value as f64 / (1u64 << octave) as f64;
-    let quarter = QUARTERS.iter().rposition(|&least| mantissa >= least).unwrap_or(0);
-    (4 * octave as usize + quarter).min(NEVER - 1)
+/// The quarter octave of an age in units, which is not negative; ages beyond the last lie in [`NEVER`].
+fn bin_of(age: f64) -> usize {
+    let bits = (age + 1.0).to_bits();
+    let octave = (bits >> 52) as usize - 1023;
+    let mantissa = bits & ((1 << 52) - 1) | 1023 << 52;
+    let quarter = QUARTERS.iter().skip(1).filter(|least| mantissa >= least.to_bits()).count();
+    (4 * octave + quarter).min(NEVER)
 }
 
-/// The youngest age of a bin, in units.
-fn bin_begin(bin: usize) -> f64 {
-    (1u64 << (bin / 4)) as f64 * QUARTERS[bin % 4] - 1.0
-}
+/// The youngest age of each bin, plus 1, in units.
+const BEGINS: [f64; BINS] = {
+    let mut begins = [0.0; BINS];
+    let mut bin = 0;
+    while bin < BINS {
+        begins[bin] = (1u64 << (bin / 4)) as f64 * QUARTERS[bin % 4];
+        bin += 1;
+    }
+    begins
+};
 
 /// A distribution of ages: straight lines within the bins, the rest beyond the horizon or never.
 #[derive(Debug, Clone, Copy)]
 pub struct AgeCurve<'a> {
-    below: &'a Cumulative,
+    curve: &'a Cumulative,
     unit: f64,
+    per_unit: f64,
 }
 
 impl AgeCurve<'_> {
@@ -285,18 +305,10 @@ impl AgeCurve<'_> {
         if age <= 0.0 {
             return 0.0;
         }
-        let scaled = age / self.unit;
-        if scaled >= bin_begin(NEVER) {
-            return self.below[NEVER];
-        }
-        let bin = bin_of(scaled as u64);
-        // A fraction past the last whole age of a bin may already lie in the next.
-        let bin = if scaled >= bin_begin(bin + 1) { bin + 1 } else { bin };
-        if bin >= NEVER {
-            return self.below[NEVER];
-        }
-        let (begin, end) = (bin_begin(bin), bin_begin(bin + 1));
-        self.below[bin] + (self.below[bin + 1] - self.below[bin]) * ((scaled - begin) / (end - begin))
+        let scaled = age * self.per_unit;
+        let bin = bin_of(scaled);
+        let (below, slope) = self.curve[bin];
+        below + slope * (scaled + 1.0 - BEGINS[bin])
     }
 
     /// Share of the ages in `from..to`; an infinite `to` includes "never".
@@ -307,15 +319,15 @@ impl AgeCurve<'_> {
 
     /// Beyond this there are no ages, only "never".
     pub fn horizon(&self) -> f64 {
-        bin_begin(NEVER) * self.unit
+        (BEGINS[NEVER] - 1.0) * self.unit
     }
 
     /// Share of the ages in `from..to`, and their sum weighted by it.
     pub(super) fn moment(&self, from: f64, to: f64) -> (f64, f64) {
         let (mut share, mut sum) = (0.0, 0.0);
         for bin in 0..NEVER {
-            let begin = (bin_begin(bin) * self.unit).max(from);
-            let end = (bin_begin(bin + 1) * self.unit).min(to);
+            let begin = ((BEGINS[bin] - 1.0) * self.unit).max(from);
+            let end = ((BEGINS[bin + 1] - 1.0) * self.unit).min(to);
             if begin < end {
                 let part = self.between(begin, end);
                 share += part;

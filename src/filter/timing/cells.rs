@@ -92,39 +92,24 @@ impl Cells {
 
     /// Sets every cell of `from..to` that holds one of `values` (none of them 0) to 0 and calls `cleared(value, count)`.
     pub(super) fn clear_values(&mut self, from: u64, to: u64, values: &[u8], mut cleared: impl FnMut(u8, u64)) {
-        if from >= to || values.is_empty() {
+        if from >= to {
             return;
         }
-        let (lanes, mask) = (Lanes::new(self.bits), self.mask());
+        let lanes = Lanes::new(self.bits);
         let ((first, start), (last, end)) = (self.position(from), self.position(to));
+        let head = u64::MAX << start;
+        let tail = (1u64 << end) - 1;
         let words = self.map.as_chunks_mut::<8>().0;
-        let end_of_words = if end == 0 { last } else { last + 1 };
-        let mut counts = [0u64; 256];
-        for (index, word) in words[first..end_of_words].iter_mut().enumerate() {
-            let mut within = u64::MAX;
-            if index == 0 {
-                within &= u64::MAX << start;
-            }
-            if end != 0 && first + index == last {
-                within &= (1 << end) - 1;
-            }
-            let old = u64::from_le_bytes(*word);
-            if old == 0 {
-                continue;
-            }
-            let mut new = old;
-            for &value in values {
-                let found = lanes.equal(old, value) & within;
-                if found != 0 {
-                    counts[usize::from(value)] += u64::from(found.count_ones());
-                    new &= !(found * mask);
-                }
-            }
-            if new != old {
-                *word = new.to_le_bytes();
-            }
+        for &value in values {
+            let count = if first == last {
+                lanes.clear(&mut words[first..=first], value, head & tail)
+            } else {
+                let mut count = lanes.clear(&mut words[first..=first], value, head);
+                count += lanes.clear(&mut words[first + 1..last], value, u64::MAX);
+                count + if end == 0 { 0 } else { lanes.clear(&mut words[last..=last], value, tail) }
+            };
+            cleared(value, count);
         }
-        values.iter().for_each(|&value| cleared(value, counts[usize::from(value)]));
     }
 
     /// Forgets everything.
@@ -136,10 +121,10 @@ impl Cells {
     }
 }
 
-/// Constants for looking at all cells of a word at once.
+/// All cells of a word at once. Every cell is a lane of the word, and no sum or difference leaves its lane.
 struct Lanes {
     bits: u32,
-    /// The lowest bit of each cell.
+    /// The lowest bit of each lane.
     ones: u64,
 }
 
@@ -149,13 +134,31 @@ impl Lanes {
         Self { bits, ones: (0..64 / bits).fold(0, |ones, lane| ones | 1 << (lane * bits)) }
     }
 
-    /// The lowest bit of every cell that holds `value`.
-    fn equal(&self, word: u64, value: u8) -> u64 {
-        let top = self.bits - 1;
-        let low = self.ones * ((1 << top) - 1);
-        let difference = word ^ (self.ones * u64::from(value));
-        // The sum carries into the top bit of a cell exactly when its lower bits are not all 0, and never further.
-        let occupied = ((difference & low) + low) | difference;
-        (!occupied >> top) & self.ones
+    /// Clears every lane that holds `value` where `within` has its lowest bit; returns how many.
+    fn clear(&self, words: &mut [[u8; 8]], value: u8, within: u64) -> u64 {
+        let (ones, top) = (self.ones, self.bits - 1);
+        let low = ones.wrapping_mul((1 << top) - 1);
+        let pattern = ones.wrapping_mul(u64::from(value));
+        // The lanes of `counts` count what is found in as many words as they can.
+        words
+            .chunks_mut((1 << self.bits) - 1)
+            .map(|words| {
+                let mut counts = 0u64;
+                for word in words {
+                    let old = u64::from_le_bytes(*word);
+                    let difference = old ^ pattern;
+                    // The sum carries into a lane's top bit exactly when its lower bits are not all 0.
+                    let occupied = (difference & low).wrapping_add(low) | difference;
+                    let found = (!occupied >> top) & ones & within;
+                    counts = counts.wrapping_add(found);
+                    *word = (old & !((found << self.bits).wrapping_sub(found))).to_le_bytes();
+                }
+                self.sum(counts)
+            })
+            .sum()
+    }
+
+    fn sum(&self, lanes: u64) -> u64 {
+        (0..64 / self.bits).map(|lane| (lanes >> (lane * self.bits)) & ((1 << self.bits) - 1)).sum()
     }
 }

@@ -149,14 +149,34 @@ impl TimingFilter {
         }
     }
 
+    /// Nibbles of a line of exactly this age, and younger ones.
+    fn count_line(&self, line: &[u8; 64], age: u8) -> (u8, u8) {
+        let (stamp, present, stamps) = (self.stamp_of_age(age), self.present, self.spec.stamps());
+        // Stamps younger than `stamp` lie above it up to the present one, or, where they come round, to both sides.
+        let above = if stamp <= present { present - stamp } else { stamps - stamp };
+        let below = if stamp <= present { 0 } else { present };
+        let (mut exactly, mut younger) = (0u8, 0u8);
+        let mut count = |nibble: u8| {
+            // 128 nibbles: no count can wrap.
+            exactly = exactly.wrapping_add(u8::from(nibble == stamp));
+            let over = nibble.wrapping_sub(stamp).wrapping_sub(1) < above;
+            let under = nibble.wrapping_sub(1) < below;
+            younger = younger.wrapping_add(u8::from(over | under));
+        };
+        for &byte in line {
+            count(byte & 15);
+            count(byte >> 4);
+        }
+        (exactly, younger)
+    }
+
     fn by_others_in_line(&self, item: Fingerprint, reading: &Reading) -> f64 {
         let (Some(age), Layout::Lines(_), 4) = (reading.age, self.spec.layout(), self.spec.timer_bits()) else {
             return self.by_others(reading);
         };
         let lines = self.cells.lines();
         let line = &lines[place::line_of(item, lines.len())];
-        let exactly = count_between(line, self.stamp_of_age(age), self.stamp_of_age(age));
-        let younger = if age == 0 { 0 } else { count_between(line, self.stamp_of_age(age - 1), self.stamp_of_age(0)) };
+        let (exactly, younger) = self.count_line(line, age);
         // The item's own oldest cells say nothing about others.
         let own = f64::from(reading.oldest);
         let (exactly, at_least) = (f64::from(exactly) - own, 128.0 - f64::from(younger) - own);
@@ -172,15 +192,4 @@ fn deciding_cells(reading: &Reading, age: u8) -> u8 {
 
 fn power(base: f64, exponent: u8) -> f64 {
     (0..exponent).fold(1.0, |product, _| product * base)
-}
-
-/// How many nibbles of a line lie in `from..=to`, where the stamps come round after the largest and 0 is no stamp.
-fn count_between(line: &[u8; 64], from: u8, to: u8) -> u8 {
-    let count = |low: u8, high: u8| {
-        let width = high - low;
-        let within = |nibble: u8| u8::from(nibble.wrapping_sub(low) <= width);
-        // At most 128, so the sum cannot wrap.
-        line.iter().fold(0u8, |sum, &byte| sum.wrapping_add(within(byte & 15)).wrapping_add(within(byte >> 4)))
-    };
-    if from <= to { count(from, to) } else { count(from, 15) + count(1, to) }
 }

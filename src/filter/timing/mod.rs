@@ -103,6 +103,7 @@ impl TimingFilter {
     }
 
     /// Moves event time forward; a clock never runs backwards, and one driven by arrivals does not look at time.
+    #[inline]
     pub fn advance(&mut self, now_ms: i64) {
         if let Drive::Time { .. } = self.spec.drive() {
             self.move_clock(now_ms);
@@ -110,6 +111,7 @@ impl TimingFilter {
     }
 
     /// Counts one arrival, inserted or not. Call it after the arrival's own look and insert.
+    #[inline]
     pub fn arrive(&mut self, time_ms: i64) {
         self.arrived = self.arrived.saturating_add(1);
         match self.spec.drive() {
@@ -132,6 +134,7 @@ impl TimingFilter {
     }
 
     /// Brings the item's line into the cache, so that a caller can touch a batch before working on it.
+    #[inline]
     pub fn touch(&self, item: Fingerprint) {
         match self.spec.layout() {
             Layout::Lines(_) => {
@@ -169,6 +172,7 @@ impl TimingFilter {
     ///
     /// `as_of_ms` is the event time from which the window reaches back (a filter driven by arrivals always asks from now).
     /// A window beyond the configured one is answered as the configured one.
+    #[inline]
     pub fn standard(&self, reading: &Reading, as_of_ms: i64, window: u64) -> bool {
         let Some(age) = reading.age else { return false };
         let as_of = match self.spec.drive() {
@@ -181,6 +185,7 @@ impl TimingFilter {
     }
 
     /// Stamps the item's cells with the block of `time_ms`, where they are older. `false`: too late, nothing was done.
+    #[inline]
     pub fn insert(&mut self, item: Fingerprint, time_ms: i64) -> bool {
         let age = match self.spec.drive() {
             Drive::Count { .. } => 0,
@@ -288,6 +293,7 @@ impl TimingFilter {
     }
 
     /// Stamps run from 1 to the number of stamps, and round again.
+    #[inline]
     fn stamp_of_age(&self, age: u8) -> u8 {
         if age < self.present { self.present - age } else { self.spec.stamps() - (age - self.present) }
     }
@@ -297,6 +303,7 @@ impl TimingFilter {
     }
 
     /// Age in blocks of an event of this time; `None` when it lies after the clock or before every stamp.
+    #[inline]
     fn age_of_time(&self, time_ms: i64) -> Option<u8> {
         if (self.block_begin..self.block_begin + self.block_length()).contains(&time_ms) {
             return Some(0);

@@ -10,7 +10,7 @@ mod json;
 
 use crate::hash::{Domain, Fingerprint, HashKey, KeyPrint};
 
-use super::event::{Event, PenaltyFields, Reason};
+use super::event::{Event, Numbers, Reason};
 use super::spec::{EventSpec, Limits, Path, SpecError};
 use fields::{Field, Fields};
 use json::Layout;
@@ -34,19 +34,18 @@ struct Slots {
     value: Option<usize>,
     weight: Option<usize>,
     importance: Option<usize>,
-    false_duplicate: Option<usize>,
-    missed_duplicate: Option<usize>,
+    numbers: Vec<usize>,
     labels: Vec<usize>,
 }
 
 /// What a question needs of an event: everything but the item may be absent.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
     pub item: Fingerprint,
     pub key: Option<Fingerprint>,
     pub time_ms: Option<i64>,
     pub importance: Option<f64>,
-    pub penalty: PenaltyFields,
+    pub numbers: Numbers,
 }
 
 impl Reader {
@@ -61,6 +60,7 @@ impl Reader {
         let mut all = |paths: &[Path]| paths.iter().map(|path| layout.add(path)).collect::<Result<Vec<_>, _>>();
         let item = all(&spec.item)?;
         let labels = all(&spec.labels)?;
+        let numbers = all(&spec.numbers)?;
         let mut one = |path: &Option<Path>| path.as_ref().map(|path| layout.add(path)).transpose();
         let slots = Slots {
             item,
@@ -70,8 +70,7 @@ impl Reader {
             value: one(&spec.value)?,
             weight: one(&spec.weight)?,
             importance: one(&spec.importance)?,
-            false_duplicate: one(&spec.false_duplicate)?,
-            missed_duplicate: one(&spec.missed_duplicate)?,
+            numbers,
             labels,
         };
         Ok(Self { spec, layout, slots, key })
@@ -79,6 +78,11 @@ impl Reader {
 
     pub fn spec(&self) -> &EventSpec {
         &self.spec
+    }
+
+    /// Seeds the draws of filters that forget at random: as secret as the key, and the same on every replay.
+    pub fn seed(&self) -> u64 {
+        self.key.fingerprint(b"draws").low()
     }
 
     pub fn key_print(&self) -> KeyPrint {
@@ -92,8 +96,7 @@ impl Reader {
         let slots = &self.slots;
         let missing = slots.time.is_some() && subject.time_ms.is_none()
             || slots.importance.is_some() && subject.importance.is_none()
-            || slots.false_duplicate.is_some() && subject.penalty.false_duplicate.is_none()
-            || slots.missed_duplicate.is_some() && subject.penalty.missed_duplicate.is_none();
+            || subject.numbers.contains(&None);
         if missing {
             return Err(Reason::Schema);
         }
@@ -112,7 +115,7 @@ impl Reader {
             value: number(slots.value)?,
             weight: number(slots.weight)?,
             importance: subject.importance,
-            penalty: subject.penalty,
+            numbers: subject.numbers,
             labels,
         })
     }
@@ -127,6 +130,12 @@ impl Reader {
         let mut making = self.key.begin(Domain::Key);
         Field::hash_text(text, &mut making);
         making.end()
+    }
+
+    /// The fingerprint of a key that stands in events without quotes: a number, true or false.
+    pub fn key_of_bare(&self, text: &str) -> Option<Fingerprint> {
+        let field = Field::from_json(text).ok().flatten().filter(|field| matches!(field, Field::Bare(_)))?;
+        self.hash(Domain::Key, &field).ok()
     }
 
     fn subject(&self, fields: &Fields<'_>) -> Result<Subject, Reason> {
@@ -149,10 +158,7 @@ impl Reader {
             key: key.map(|field| self.hash(Domain::Key, field)).transpose()?,
             time_ms: time,
             importance: number(slots.importance)?,
-            penalty: PenaltyFields {
-                false_duplicate: number(slots.false_duplicate)?,
-                missed_duplicate: number(slots.missed_duplicate)?,
-            },
+            numbers: slots.numbers.iter().map(|slot| number(Some(*slot))).collect::<Result<_, _>>()?,
         })
     }
 
