@@ -2,3 +2,4 @@
 
 mod broker;
 mod fixture;
+mod proxy;
