@@ -27,7 +27,7 @@ use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::shard::Plan;
 use crate::store::{OpenReport, ShardId, Store, StoreOptions};
-use crate::workers::{Readiness, Streams, Workers, WorkersOptions};
+use crate::workers::{Place, Placed, Readiness, Streams, Workers, WorkersOptions};
 
 /// Runs the configured service until SIGTERM or Ctrl-C.
 pub fn serve(config: Config) -> anyhow::Result<()> {
@@ -211,7 +211,7 @@ fn embed(
 }
 
 type Lists = Vec<Vec<(ShardId, Arc<Plan>)>>;
-type Places = BTreeMap<String, (Arc<Plan>, Vec<(usize, usize)>)>;
+type Places = BTreeMap<String, Placed>;
 
 /// Deals the shards out to the workers, one each in turn.
 fn assign(plans: BTreeMap<String, (Arc<Plan>, u32)>, workers: usize) -> (Lists, Places) {
@@ -223,10 +223,10 @@ fn assign(plans: BTreeMap<String, (Arc<Plan>, u32)>, workers: usize) -> (Lists, 
         for partition in 0..partitions {
             let worker = turn % lists.len();
             turn += 1;
-            places.push((worker, lists[worker].len()));
+            places.push(Place { worker, shard: lists[worker].len() });
             lists[worker].push((ShardId { stream: name.clone(), partition }, plan.clone()));
         }
-        routes.insert(name, (plan, places));
+        routes.insert(name, Placed { plan, shards: places });
     }
     (lists, routes)
 }

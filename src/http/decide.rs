@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout_at};
 use super::body::{self, json};
 use super::decision::{Decision, Decisions};
 use super::problem::{Kind, Problem};
-use super::question::{Envelope, Events, Intent};
+use super::question::{Asked, Envelope, Events, Intent};
 use super::routes::Api;
 use crate::metrics::Metrics;
-use crate::shard::{NextOffset, Question, Reason, Span};
+use crate::shard::{NextOffset, Question, Reason};
 use crate::workers::{AskError, RecordError, Stream};
 
 pub(super) async fn decide(
@@ -43,7 +43,7 @@ impl Call<'_> {
         let (events, intent) = Envelope::parse(body)?;
         let mut decisions = match intent {
             Intent::Record => self.record(&events).await?,
-            Intent::Ask { window, at_least } => self.ask(&events, window, at_least).await?,
+            Intent::Ask(asked) => self.ask(&events, asked).await?,
         };
         match events {
             Events::Batch(_) => Ok(json(&Decisions { decisions })),
@@ -62,17 +62,13 @@ impl Call<'_> {
         Ok(merge(verdicts, recorded.iter().map(Decision::recorded)))
     }
 
-    async fn ask(
-        &self,
-        events: &Events<'_>,
-        window: Option<Span>,
-        at_least: Option<u64>,
-    ) -> Result<Vec<Decision>, Problem> {
+    async fn ask(&self, events: &Events<'_>, asked: Asked) -> Result<Vec<Decision>, Problem> {
+        let Asked { window, penalties, share, at_least } = asked;
         self.stream.plan().dedup.window_of(window)?;
         let reader = self.stream.reader();
         let subjects = events.as_slice().iter().map(|event| reader.read_subject(event.get().as_bytes()));
-        let (questions, verdicts) =
-            split(subjects.map(|read| read.map(|subject| Question { window, ..Question::about(subject) })));
+        let question = |subject| Question { subject, window, penalties, share };
+        let (questions, verdicts) = split(subjects.map(|read| read.map(question)));
         // Who wrote offset n wants it folded: the position behind it.
         let position = NextOffset(at_least.map_or(0, |offset| offset.saturating_add(1)));
         let answers = match timeout_at(self.deadline, self.stream.ask(questions, position)).await {

@@ -17,5 +17,5 @@ mod worker;
 pub use faults::{Mutant, POINTS};
 pub use kafka::{Beginning, Delivery, KafkaOptions, OVERSIZE, Outputs, StreamSpec, Target};
 pub use message::{Answered, AskError, RecordError, Recorded, ShardStatus, Submission};
-pub use stream::{Answers, Readiness, Stream, Streams};
+pub use stream::{Answers, Place, Placed, Readiness, Stream, Streams};
 pub use worker::{StartError, Workers, WorkersOptions};

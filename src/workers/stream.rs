@@ -127,6 +127,20 @@ fn grouped<T>(routed: impl Iterator<Item = (usize, T)>) -> BTreeMap<usize, (Vec<
     groups
 }
 
+/// A stream and where its shards are, by partition.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    pub plan: Arc<Plan>,
+    pub shards: Vec<Place>,
+}
+
+/// Which worker owns a shard, and the shard's place among that worker's.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub worker: usize,
+    pub shard: usize,
+}
+
 /// All streams of the service, by name.
 #[derive(Debug, Clone)]
 pub struct Streams {
@@ -143,10 +157,11 @@ pub enum Readiness {
 }
 
 impl Streams {
-    /// The streams served by `workers`: for each name its plan and, by partition, the worker and the place in it.
-    pub fn new(workers: &Workers, streams: BTreeMap<String, (Arc<Plan>, Vec<(usize, usize)>)>) -> Self {
-        let route = |(worker, shard)| Route { worker: workers.sender(worker), shard };
-        let stream = |(plan, shards): (_, Vec<_>)| Stream { plan, shards: shards.into_iter().map(route).collect() };
+    /// The streams served by `workers`, by name.
+    pub fn new(workers: &Workers, streams: BTreeMap<String, Placed>) -> Self {
+        let route = |place: Place| Route { worker: workers.sender(place.worker), shard: place.shard };
+        let stream =
+            |placed: Placed| Stream { plan: placed.plan, shards: placed.shards.into_iter().map(route).collect() };
         Self {
             streams: streams.into_iter().map(|(name, parts)| (name, stream(parts))).collect(),
             restored: workers.restored(),
