@@ -13,7 +13,7 @@ use crate::config::stream::{Delivery as DeliveryChoice, Stream};
 use crate::kafka::{Admin, Make, Remedy, Settings, Topic, Wanted};
 use crate::shard::Plan;
 use crate::store::Store;
-use crate::workers::{Beginning, Delivery, KafkaOptions, Outputs, StreamSpec, Target, Workers, WorkersOptions};
+use crate::workers::{Beginning, Delivery, KafkaOptions, Outputs, Placed, StreamSpec, Target, Workers, WorkersOptions};
 
 /// How long brokers may be out of reach at the start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,16 +25,13 @@ const LIMIT_BYTES: std::ops::RangeInclusive<usize> = 1_000..=1_000_000_000;
 /// Names this instance in the store, where the configuration does not.
 const INSTANCE_FACT: &str = "kafka-instance";
 
-/// By stream: its plan, and for each partition its worker and its place there.
-pub(super) type Routes = BTreeMap<String, (Arc<Plan>, Vec<(usize, usize)>)>;
-
 /// Looks at the topics, makes those that may be made, and joins the group.
 pub(super) async fn follow(
     config: &Config,
     kafka: &Kafka,
     plans: &BTreeMap<String, Arc<Plan>>,
     options: &WorkersOptions,
-) -> anyhow::Result<(Workers, Routes)> {
+) -> anyhow::Result<(Workers, BTreeMap<String, Placed>)> {
     let settings = settings(kafka);
     settings.check()?;
     let admin = Admin::new(&settings)?;
@@ -61,9 +58,7 @@ pub(super) async fn follow(
         },
         most_bytes: most_bytes.saturating_sub(BATCH_HEAD_BYTES).clamp(*LIMIT_BYTES.start(), *LIMIT_BYTES.end()),
     };
-    let (workers, places) = Workers::follow(options, kafka_options, &streams, config.workers as usize)?;
-    let routes = places.into_iter().map(|(name, places)| (name.clone(), (plans[&name].clone(), places))).collect();
-    Ok((workers, routes))
+    Ok(Workers::follow(options, kafka_options, &streams, config.workers as usize)?)
 }
 
 fn settings(kafka: &Kafka) -> Settings {

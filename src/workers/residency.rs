@@ -23,7 +23,22 @@ impl Residency {
         }
     }
 
-    pub(super) fn is_here(&self, shard: &ShardId) -> bool {
-        self.shards.get(shard).is_some_and(|here| here.load(Ordering::Acquire))
+    pub(super) fn of_stream(&self, stream: &str) -> Residents {
+        Residents { residency: self.clone(), stream: stream.into() }
+    }
+}
+
+/// The shards of one stream.
+#[derive(Debug, Clone)]
+pub(super) struct Residents {
+    residency: Residency,
+    stream: Arc<str>,
+}
+
+impl Residents {
+    pub(super) fn has(&self, partition: usize) -> bool {
+        let Ok(partition) = u32::try_from(partition) else { return false };
+        let shard = ShardId { stream: self.stream.to_string(), partition };
+        self.residency.shards.get(&shard).is_some_and(|here| here.load(Ordering::Acquire))
     }
 }

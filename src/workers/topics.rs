@@ -10,12 +10,13 @@ use tokio::sync::{mpsc, watch};
 use super::kafka::{Ends, KafkaOptions, KafkaWorker, Links, Poll, Running, StreamSpec, Tenant};
 use super::owned::Restored;
 use super::residency::Residency;
+use super::stream::{Place, Placed};
 use super::worker::{Followed, QUEUE, StartError, Workers, WorkersOptions};
 use crate::kafka::{Consumer, Part};
 use crate::store::ShardId;
 
-/// By stream: the worker of each partition, and its place there.
-pub type Places = BTreeMap<String, Vec<(usize, usize)>>;
+/// By stream: where its shards are.
+pub type Places = BTreeMap<String, Placed>;
 
 impl Workers {
     /// Joins the group and begins to fold what it assigns, on `threads` threads. Partitions are dealt out by number, so
@@ -77,12 +78,13 @@ fn deal(streams: &BTreeMap<String, Arc<StreamSpec>>, threads: usize) -> Dealt {
         for partition in 0..stream.partitions {
             let worker = turn % lists.len();
             turn += 1;
-            let place = (worker, lists[worker].len());
+            let place = Place { worker, shard: lists[worker].len() };
             let part = Part { topic: stream.topic.clone(), partition };
             let id = ShardId { stream: name.clone(), partition };
             lists[worker].push(Tenant::away(id, part.clone(), stream.clone()));
-            places.entry(name.clone()).or_default().push(place);
-            parts.insert(part, place);
+            let placed = places.entry(name.clone());
+            placed.or_insert(Placed { plan: stream.plan.clone(), shards: Vec::new() }).shards.push(place);
+            parts.insert(part, (place.worker, place.shard));
         }
     }
     (lists, places, parts)

@@ -10,6 +10,7 @@
 //! partitions) is refused, never begun again in silence. K6: what a worker cannot take yet stays in its partition's
 //! queue, which librdkafka bounds; nothing is dropped. K7: a call that hangs ends the process.
 
+mod ingest;
 mod outputs;
 mod poll;
 mod restore;

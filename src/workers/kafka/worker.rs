@@ -10,22 +10,26 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::checkpoints::Job;
 use super::super::faults::{self, Mutant};
-use super::super::message::{Answered, Ask, Message, RecordError};
+use super::super::message::{Answered, Ask, Message, RecordError, Recorded};
 use super::super::owned::{Restored, count};
 use super::super::residency::Residency;
+use super::ingest::Ingest;
 use super::outputs::Emitter;
 use super::tenant::{Mark, Owned, State, Tenant};
 use super::watchdog::Watchdog;
 use super::{Command, Delivery, Feed, KafkaOptions, Leaving};
 use crate::kafka::{self, Committed, Fault, Group, Part, Producer, Remedy, Taken};
 use crate::metrics::Metrics;
-use crate::shard::{NextOffset, Outcome, Record, Shard};
+use crate::shard::{AsOf, NextOffset, Outcome, Record, Shard};
 use crate::store::Store;
 
 /// A transaction with this many outputs is committed before its time.
 const MOST_EMITTED: usize = 50_000;
 /// How long a worker with nothing to do sleeps.
 const IDLE: Duration = Duration::from_millis(500);
+
+/// As above, while somebody waits for a write.
+const BUSY: Duration = Duration::from_millis(2);
 
 /// The way from one worker to everything else.
 #[derive(Debug, Clone)]
@@ -56,6 +60,7 @@ pub(in crate::workers) struct KafkaWorker {
     /// For the mutant that does not go back.
     pub(super) kept: BTreeMap<usize, Shard>,
     emitter: Emitter,
+    ingest: Ingest,
     restored: watch::Sender<Restored>,
     /// Questions about a part of the log that is not folded yet.
     waiting: Vec<Ask>,
@@ -95,6 +100,7 @@ impl KafkaWorker {
             watchdog: Watchdog::start()?,
             kept: BTreeMap::new(),
             emitter: Emitter::default(),
+            ingest: Ingest::default(),
             restored,
             waiting: Vec::new(),
             outcomes: Vec::new(),
@@ -113,8 +119,9 @@ impl KafkaWorker {
             Err(error) => return self.end(&Fault::new("starting a worker", Remedy::End, error)),
         };
         loop {
-            let wait =
-                self.dirty_since.map_or(IDLE, |since| self.links.options.commit_every.saturating_sub(since.elapsed()));
+            let idle = if self.ingest.is_busy() { BUSY } else { IDLE };
+            let commit_every = self.links.options.commit_every;
+            let wait = self.dirty_since.map_or(idle, |since| commit_every.saturating_sub(since.elapsed()).min(idle));
             let wake = clock.block_on(async {
                 tokio::select! {
                     Some(feed) = feeds.recv() => Wake::Feed(feed),
@@ -138,6 +145,7 @@ impl KafkaWorker {
                 Wake::Alone => return,
             }
             self.producers.values().for_each(Producer::serve);
+            self.ingest.serve();
             if self.is_commit_due() {
                 self.commit();
             }
@@ -230,6 +238,14 @@ impl KafkaWorker {
         let silent = fresh.partition_point(|message| message.offset() < emit_from.0);
         if silent > 0 {
             faults::pass("mid_replay");
+        }
+        if self.ingest.is_busy() {
+            let as_of = owned.shard.as_of();
+            for (message, outcome) in fresh.iter().zip(&self.outcomes) {
+                let offset = message.offset();
+                let as_of = AsOf { next: NextOffset(offset + 1), ..as_of };
+                self.ingest.see(shard, Recorded { outcome: *outcome, offset, as_of });
+            }
         }
         count(&tenant.id.stream, self.outcomes[silent..].iter(), &self.links.metrics);
         if !stream.outputs.is_empty() && silent < fresh.len() {
@@ -437,6 +453,7 @@ impl KafkaWorker {
         for shard in shards {
             tracing::info!(shard = %self.tenants[*shard].id, ?how, "partition given up");
             self.tenants[*shard].state = State::Away;
+            self.ingest.leave(*shard);
         }
         self.tell_restored();
     }
@@ -479,9 +496,16 @@ impl KafkaWorker {
     /// Serves one message; returns whom to tell when it was the last.
     fn serve(&mut self, message: Message) -> Option<oneshot::Sender<()>> {
         match message {
-            Message::Record { reply, .. } => {
-                let _ = reply.send(Err(RecordError::Stopping));
-            }
+            Message::Record { shard, events, reply } => match self.tenants[shard].owned() {
+                Some(_) => {
+                    let (settings, part) = (&self.links.options.settings, &self.tenants[shard].part);
+                    self.ingest.send(settings, part, shard, &events, reply);
+                }
+                None => {
+                    let partition = self.tenants[shard].id.partition as usize;
+                    let _ = reply.send(Err(RecordError::Elsewhere { partition }));
+                }
+            },
             Message::Ask(ask) => self.answer(ask),
             Message::Status { shard, reply } => {
                 if let Some(owned) = self.tenants[shard].owned() {
