@@ -3,3 +3,6 @@
 mod broker;
 mod fixture;
 mod proxy;
+mod service;
+#[path = "../support/mod.rs"]
+mod support;
