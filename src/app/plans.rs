@@ -168,6 +168,9 @@ fn timing_spec(dedup: &Dedup) -> anyhow::Result<TimingSpec> {
     // Isolated keys take half of the memory.
     let halves = if dedup.isolate > 0 { 2 } else { 1 };
     match (dedup.sizing(), dedup.expected_items()) {
+        (Sizing::Error { .. }, _) if by_hand => {
+            anyhow::bail!("error: chooses bits, cells and blocks by itself; remove them, or write memory: instead")
+        }
         (Sizing::Error { error, items }, _) => Ok(sizing::plan(&Demand::new(span, items)?, Budget::Error(error))?.spec),
         (Sizing::Memory(memory), Some(items)) if !by_hand => {
             Ok(sizing::plan(&Demand::new(span, items)?, Budget::Memory(memory.0 / halves))?.spec)

@@ -93,11 +93,22 @@ impl Api {
         }
     }
 
+    /// Questions can be answered.
     pub(super) fn require_ready(&self) -> Result<(), Problem> {
-        match self.streams.readiness() {
-            Readiness::Ready => Ok(()),
-            Readiness::Restoring => Err(Problem::new(Kind::NotReady, "the memory is being restored; try again soon")),
-            Readiness::Failed(why) => Err(Problem::new(Kind::RestoreFailed, why)),
-        }
+        told(self.streams.readiness())
+    }
+
+    /// New work is welcome.
+    pub(super) fn require_fit(&self) -> Result<(), Problem> {
+        told(self.streams.fitness())
+    }
+}
+
+fn told(readiness: Readiness) -> Result<(), Problem> {
+    match readiness {
+        Readiness::Ready => Ok(()),
+        Readiness::Stopping => Err(Problem::new(Kind::Stopping, "the service is stopping; ask another instance")),
+        Readiness::Restoring => Err(Problem::new(Kind::NotReady, "the memory is being restored; try again soon")),
+        Readiness::Failed(why) => Err(Problem::new(Kind::RestoreFailed, why)),
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::body::json;
-use super::decision::{AsOf, basis};
+use super::decision::AsOf;
 use super::problem::{Kind, Problem};
 use super::question::span_text;
 use super::routes::Api;
@@ -105,7 +105,7 @@ impl Shard {
             events: Events::of(&status.counts),
             fill: status.fill,
             false_duplicate_rate: status.false_duplicate_rate,
-            basis: basis(status.basis),
+            basis: status.basis.name(),
             isolated_keys: status.isolated_keys,
             memory_bytes: status.memory_bytes,
         }

@@ -83,7 +83,12 @@ pub(super) struct Context {
     is_closing: AtomicBool,
 }
 
-impl ClientContext for Context {}
+impl ClientContext for Context {
+    /// What matters of it comes by polling.
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::warn!(%error, reason, "consumer");
+    }
+}
 
 impl ConsumerContext for Context {
     /// Only notes what is wanted: the polling thread answers it, after this has returned.

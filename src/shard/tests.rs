@@ -122,6 +122,16 @@ fn what_is_older_than_the_memory_is_late_and_never_silently_unique() {
 }
 
 #[test]
+fn an_event_too_old_to_be_remembered_is_a_duplicate_when_it_was_seen_since() {
+    for seen in [Seen::First, Seen::Last] {
+        let mut fed = Fed::new(timed(seen));
+        fed.record(1, 1_000_000);
+        assert_eq!(fed.record(1, 0), Verdict::Duplicate, "{seen:?}");
+        assert_eq!(fed.record(2, 0), Verdict::Late, "{seen:?}");
+    }
+}
+
+#[test]
 fn a_late_event_that_is_remembered_is_a_duplicate() {
     let mut fed = Fed::new(timed(Seen::First));
     fed.record(1, 1_000_000);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -13,6 +14,7 @@ use super::worker::Workers;
 use crate::hash::Fingerprint;
 use crate::random::mix;
 use crate::shard::{Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason, Verdict};
+use crate::store::{Health, Store};
 
 /// One stream and the way to its shards.
 #[derive(Debug, Clone)]
@@ -200,6 +202,8 @@ pub struct Place {
 pub struct Streams {
     streams: BTreeMap<String, Stream>,
     restored: Vec<watch::Receiver<Restored>>,
+    store: Arc<Store>,
+    stopping: Arc<AtomicBool>,
 }
 
 /// Whether every shard answers.
@@ -207,6 +211,7 @@ pub struct Streams {
 pub enum Readiness {
     Ready,
     Restoring,
+    Stopping,
     Failed(String),
 }
 
@@ -223,6 +228,8 @@ impl Streams {
         Self {
             streams: streams.into_iter().map(|(name, parts)| (name.clone(), stream(&name, parts))).collect(),
             restored: workers.restored(),
+            store: workers.store(),
+            stopping: Arc::default(),
         }
     }
 
@@ -239,8 +246,23 @@ impl Streams {
         states.fold(Readiness::Ready, |worst, state| match (worst, state) {
             (Readiness::Failed(why), _) | (_, Restored::Failed(why)) => Readiness::Failed(why),
             (Readiness::Restoring, _) | (_, Restored::Working) => Readiness::Restoring,
-            (Readiness::Ready, Restored::Done) => Readiness::Ready,
+            (readiness @ (Readiness::Ready | Readiness::Stopping), Restored::Done) => readiness,
         })
+    }
+
+    /// Whether new work should be sent here: restored, able to record, and not about to stop. Questions are answered for as
+    /// long as there is somebody to answer them.
+    pub fn fitness(&self) -> Readiness {
+        match (self.readiness(), self.store.health()) {
+            (Readiness::Ready, Health::Failed(why)) => Readiness::Failed(format!("events cannot be recorded: {why}")),
+            (Readiness::Ready, Health::Healthy) if self.stopping.load(Ordering::Relaxed) => Readiness::Stopping,
+            (readiness, _) => readiness,
+        }
+    }
+
+    /// From now on new work should go elsewhere.
+    pub fn announce_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Returns once no shard is being restored any more.

@@ -254,9 +254,10 @@ impl Division {
     fn standing(&self, fading: &Fading<'_>, error: impl Fn(f64) -> f64) -> Standing {
         let theta = self.require(fading.decay, self.shape.theta).ok();
         let whole = self.held().all(|(_, _, cell)| !fading.straddles(cell));
+        let outlived = self.expired > 0.0 || self.held().any(|(_, _, cell)| fading.outlived(cell));
         Standing {
             epsilon: theta.filter(|_| whole).map(error),
-            incomplete: self.expired > 0.0 && fading.decay.weight(self.shape.horizon_ms) > 0.0,
+            incomplete: outlived && fading.decay.weight(self.shape.horizon_ms) > 0.0,
             cells: self.held().count() as u64,
         }
     }

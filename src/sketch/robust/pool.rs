@@ -134,6 +134,10 @@ impl IntegralStore {
 
     /// Forgets everything that is dead at `tick`, at every level.
     pub fn forget_to(&mut self, tick: i64) {
+        // The last floor is the lowest: when it stands above, all do.
+        if tick <= self.oldest_floor() {
+            return;
+        }
         for floor in &mut self.floors {
             *floor = (*floor).max(tick);
         }

@@ -83,20 +83,21 @@ impl WindowStore {
         }
         self.loose = 0;
         let mut newest = Newest::new(self.tau);
-        let mut floor = NO_FLOOR;
-        for (list, own) in self.lists.iter_mut().zip(&mut self.floors).rev() {
+        for (list, floor) in self.lists.iter_mut().zip(&mut self.floors).rev() {
             list.sort();
             newest.add(&list.elements);
-            // What is sampled at a higher level is sampled here too: its floor bounds this one.
-            floor = floor.max(*own).max(newest.beyond_tau());
-            *own = floor;
-            list.keep_newer_than(floor);
+            *floor = (*floor).max(newest.beyond_tau());
+            list.keep_newer_than(*floor);
         }
         self.room = self.stored().max(least_room(self.tau));
     }
 
     /// Forgets everything up to and including `time_ms`, at every level.
     pub fn forget_to(&mut self, time_ms: i64) {
+        // The last floor is the lowest: when it stands above, all do.
+        if time_ms <= self.oldest_floor() {
+            return;
+        }
         for floor in &mut self.floors {
             *floor = (*floor).max(time_ms);
         }
