@@ -8,6 +8,7 @@ mod plans;
 mod secret;
 
 pub use demo::{DemoOptions, demo};
+pub use plans::plan;
 
 use std::collections::BTreeMap;
 use std::future::Future;

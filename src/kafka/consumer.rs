@@ -87,7 +87,8 @@ impl ConsumerContext for Context {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, error: RDKafkaRespErr, list: &mut TopicPartitionList) {
         let is_assign = error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
         if self.is_closing.load(Ordering::Acquire) {
-            let answered = if is_assign { consumer.incremental_assign(list) } else { consumer.incremental_unassign(list) };
+            let answered =
+                if is_assign { consumer.incremental_assign(list) } else { consumer.incremental_unassign(list) };
             if let Err(error) = answered {
                 tracing::debug!(%error, "answering a rebalance while closing");
             }

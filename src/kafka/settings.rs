@@ -115,9 +115,7 @@ impl Settings {
 
     pub(super) fn transactional(&self, id: &str, most_bytes: usize) -> ClientConfig {
         let mut config = self.producer(most_bytes);
-        config
-            .set("transactional.id", id)
-            .set("transaction.timeout.ms", TRANSACTION_TIMEOUT.as_millis().to_string());
+        config.set("transactional.id", id).set("transaction.timeout.ms", TRANSACTION_TIMEOUT.as_millis().to_string());
         config
     }
 }

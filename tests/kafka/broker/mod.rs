@@ -71,6 +71,11 @@ impl Cluster {
 
     /// As the spec says, whatever `KAFKA_BROKERS` names: for tests that kill brokers.
     pub fn own(spec: &ClusterSpec) -> Self {
+        Self::announced(spec, |_| {})
+    }
+
+    /// As [`Cluster::own`]; `announce` hears the node's ports before anything connects, so that proxies know them.
+    pub fn announced(spec: &ClusterSpec, announce: impl FnOnce(&[Node])) -> Self {
         let turn = turn();
         let ports = free_ports(2 * spec.nodes);
         let voter = |node: usize| format!("{}@127.0.0.1:{}", node + 1, ports[2 * node + 1]);
@@ -87,6 +92,7 @@ impl Cluster {
                 Node::prepare(place, &voters, spec.nodes, CLUSTER_ID, spec.properties)
             })
             .collect();
+        announce(&nodes);
         nodes.iter_mut().for_each(Node::start);
         let mut cluster = Self { nodes, external: None, _turn: Some(turn) };
         cluster.settle();

@@ -5,6 +5,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 BATCH = 10_000
 PATIENCE_S = 60
+# A batch is waited for that long, however many records are there already.
+TURN_S = 0.5
 
 
 class Topics:
@@ -24,9 +26,11 @@ class Topics:
         try:
             awaited = set(self.partitions(topic))
             consumer.assign([TopicPartition(topic, partition, 0) for partition in awaited])
+            idle_s = 0
             while awaited:
-                messages = consumer.consume(BATCH, timeout=PATIENCE_S)
-                if not messages:
+                messages = consumer.consume(BATCH, timeout=TURN_S)
+                idle_s = 0 if messages else idle_s + TURN_S
+                if idle_s > PATIENCE_S:
                     raise RuntimeError(f"{topic}: nothing came for {PATIENCE_S} s; waiting for {sorted(awaited)}")
                 for message in messages:
                     error = message.error()
