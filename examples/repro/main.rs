@@ -1,14 +1,21 @@
 //! The papers' figures, from the product's own code: `make repro`, or `cargo run --release --example repro -- NAME …`.
 
 mod counting;
+mod order;
 mod report;
+mod robust;
 mod streams;
 mod timing;
 mod variants;
 
 /// Every reproduction by name; without arguments all of them run.
-const ALL: &[(&str, fn())] =
-    &[("timing-penalties", timing::penalties), ("timing-priors", timing::priors), ("variants", variants::run)];
+const ALL: &[(&str, fn())] = &[
+    ("timing-penalties", timing::penalties),
+    ("timing-priors", timing::priors),
+    ("variants", variants::run),
+    ("robust", robust::run),
+    ("order", order::run),
+];
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();

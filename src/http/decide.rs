@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -11,10 +10,10 @@ use tokio::time::{Instant, timeout_at};
 use super::body::{self, json};
 use super::decision::{Decision, Decisions};
 use super::problem::{Kind, Problem};
-use super::question::{Envelope, Events, Intent};
+use super::question::{Asked, Envelope, Events, Intent};
 use super::routes::Api;
 use crate::metrics::Metrics;
-use crate::shard::{NextOffset, Question, Reason, Span};
+use crate::shard::{NextOffset, Question, Reason};
 use crate::workers::{AskError, RecordError, Stream};
 
 pub(super) async fn decide(
@@ -26,8 +25,10 @@ pub(super) async fn decide(
     let (name, stream) = api.stream(name)?;
     api.require_ready()?;
     let body = body::read_json(request, api.limits.max_body_bytes, deadline).await?;
+    let (events, intent, partition) = Envelope::parse(&body)?;
+    let stream = &stream.narrowed(partition)?;
     let call = Call { name: &name, stream, metrics: &api.metrics, deadline };
-    call.decide(&body).await
+    call.decide(events, intent).await
 }
 
 /// One request to one stream.
@@ -39,11 +40,10 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn decide(&self, body: &Bytes) -> Result<Response, Problem> {
-        let (events, intent) = Envelope::parse(body)?;
+    async fn decide(&self, events: Events<'_>, intent: Intent) -> Result<Response, Problem> {
         let mut decisions = match intent {
             Intent::Record => self.record(&events).await?,
-            Intent::Ask { window, at_least } => self.ask(&events, window, at_least).await?,
+            Intent::Ask(asked) => self.ask(&events, asked).await?,
         };
         match events {
             Events::Batch(_) => Ok(json(&Decisions { decisions })),
@@ -62,17 +62,13 @@ impl Call<'_> {
         Ok(merge(verdicts, recorded.iter().map(Decision::recorded)))
     }
 
-    async fn ask(
-        &self,
-        events: &Events<'_>,
-        window: Option<Span>,
-        at_least: Option<u64>,
-    ) -> Result<Vec<Decision>, Problem> {
+    async fn ask(&self, events: &Events<'_>, asked: Asked) -> Result<Vec<Decision>, Problem> {
+        let Asked { window, penalties, share, at_least } = asked;
         self.stream.plan().dedup.window_of(window)?;
         let reader = self.stream.reader();
         let subjects = events.as_slice().iter().map(|event| reader.read_subject(event.get().as_bytes()));
-        let (questions, verdicts) =
-            split(subjects.map(|read| read.map(|subject| Question { window, ..Question::about(subject) })));
+        let question = |subject| Question { subject, window, penalties, share };
+        let (questions, verdicts) = split(subjects.map(|read| read.map(question)));
         // Who wrote offset n wants it folded: the position behind it.
         let position = NextOffset(at_least.map_or(0, |offset| offset.saturating_add(1)));
         let answers = match timeout_at(self.deadline, self.stream.ask(questions, position)).await {
@@ -122,6 +118,10 @@ impl From<RecordError> for Problem {
                 Kind::JournalUnavailable,
                 "the journal does not take events now; send them again later: those that were recorded are duplicates",
             ),
+            RecordError::Elsewhere { partition } => Problem::new(
+                Kind::Elsewhere,
+                format!("partition {partition} is another instance's; send the events there"),
+            ),
             RecordError::Stopping => Problem::new(Kind::Stopping, "send the events again, elsewhere or later"),
         }
     }
@@ -130,6 +130,12 @@ impl From<RecordError> for Problem {
 impl From<AskError> for Problem {
     fn from(error: AskError) -> Self {
         match error {
+            AskError::Elsewhere => {
+                Problem::new(Kind::Elsewhere, "the partition is another instance's, or is being restored; ask there")
+            }
+            AskError::NoPartition { partitions } => {
+                Problem::new(Kind::InvalidQuestion, format!("the stream has {partitions} partitions, from 0 on"))
+            }
             AskError::Stopping => Problem::new(Kind::Stopping, "ask again, elsewhere or later"),
         }
     }

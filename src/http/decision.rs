@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::shard::{self, AgeRange, Answer, Reason, Span, Verdict};
+use crate::shard::{self, AgeRange, Answer, Basis, Reason, Span, Verdict};
 use crate::workers::Recorded;
 
 /// The answer to a batch.
@@ -19,14 +19,45 @@ pub(super) struct Decision {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
+    /// Why the answer is what it is; absent when the memory was not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    basis: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    posterior: Option<Posterior>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_penalty: Option<ExpectedPenalty>,
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<Age>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frequency: Option<Frequency>,
     /// Where in the log it was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
     /// Absent when the event was rejected before it met the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     as_of: Option<AsOf>,
+}
+
+/// How likely the item was, and was not, seen within the window.
+#[derive(Debug, Serialize)]
+struct Posterior {
+    seen: f64,
+    unseen: f64,
+}
+
+/// What either answer is expected to cost.
+#[derive(Debug, Serialize)]
+struct ExpectedPenalty {
+    duplicate: f64,
+    unique: f64,
+}
+
+/// The item's decayed count before this event.
+#[derive(Debug, Serialize)]
+struct Frequency {
+    count: f64,
+    /// The truth may be higher: counters ran out of room.
+    lower_bound: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,7 +85,11 @@ impl Decision {
             verdict: verdict.name(),
             reason: reason.map(Reason::name),
             detail: reason.map(explain),
+            basis: None,
+            posterior: None,
+            expected_penalty: None,
             age: None,
+            frequency: None,
             offset: None,
             as_of: None,
         }
@@ -65,13 +100,38 @@ impl Decision {
     }
 
     pub(super) fn recorded(recorded: &Recorded) -> Self {
-        let age = recorded.outcome.answer.and_then(|answer| answer.age).and_then(age);
-        let as_of = Some(recorded.as_of.into());
-        Self { age, offset: Some(recorded.offset), as_of, ..Self::of(recorded.outcome.verdict) }
+        let decision = match &recorded.outcome.answer {
+            Some(answer) => Self::remembered(answer),
+            None => Self::of(recorded.outcome.verdict),
+        };
+        Self { offset: Some(recorded.offset), as_of: Some(recorded.as_of.into()), ..decision }
     }
 
     pub(super) fn answered(answer: &Answer, as_of: shard::AsOf) -> Self {
-        Self { age: answer.age.and_then(age), as_of: Some(as_of.into()), ..Self::of(answer.verdict) }
+        Self { as_of: Some(as_of.into()), ..Self::remembered(answer) }
+    }
+
+    fn remembered(answer: &Answer) -> Self {
+        let belief = answer.belief.map(|belief| Posterior { seen: belief.inside, unseen: belief.outside });
+        let expected = answer.decision.map(|d| ExpectedPenalty { duplicate: d.if_duplicate, unique: d.if_unique });
+        let frequency = answer.frequency.map(|f| Frequency { count: f.value, lower_bound: f.lower_bound });
+        Self {
+            basis: Some(basis(answer.basis)),
+            posterior: belief,
+            expected_penalty: expected,
+            age: answer.age.and_then(age),
+            frequency,
+            ..Self::of(answer.verdict)
+        }
+    }
+}
+
+pub(super) fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Standard => "standard",
+        Basis::Posterior => "posterior",
+        Basis::Learning => "learning",
+        Basis::Miscalibrated => "miscalibrated",
     }
 }
 

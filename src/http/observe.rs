@@ -53,6 +53,7 @@ fn given_id(headers: &HeaderMap) -> Option<HeaderValue> {
 
 /// Unlike any other of this process, and very likely of all others.
 fn make_id() -> HeaderValue {
+    // Without a random start ids are still unlike each other, only not unlike those of another process.
     static START: LazyLock<u64> = LazyLock::new(|| getrandom::u64().unwrap_or_default());
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = mix(START.wrapping_add(COUNT.fetch_add(1, Relaxed)));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::problem::{Kind, Problem};
-use crate::shard::{QuestionError, Span};
+use crate::shard::{Penalties, QuestionError, Share, Span};
 use crate::units::{DurationMs, parse_duration_ms};
 
 /// How many events one batch may have.
@@ -24,14 +24,33 @@ pub(super) struct Envelope<'a> {
     #[serde(default)]
     record: bool,
     window: Option<String>,
+    penalty: Option<Penalty>,
+    prior: Option<f64>,
     at_least: Option<u64>,
+    partition: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Penalty {
+    false_duplicate: f64,
+    missed_duplicate: f64,
 }
 
 /// What is to be done with the events of an envelope.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Intent {
     Record,
-    Ask { window: Option<Span>, at_least: Option<u64> },
+    Ask(Asked),
+}
+
+/// What a question brings besides its events.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) window: Option<Span>,
+    pub(super) penalties: Option<Penalties>,
+    pub(super) share: Option<Share>,
+    pub(super) at_least: Option<u64>,
 }
 
 /// One event answered alone, or a batch answered as a list.
@@ -51,27 +70,33 @@ impl<'a> Events<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    pub(super) fn parse(body: &'a [u8]) -> Result<(Events<'a>, Intent), Problem> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<(Events<'a>, Intent, Option<u32>), Problem> {
         let text = std::str::from_utf8(body).map_err(|error| {
             let detail = format!("byte {} of the body does not belong to UTF-8 text", error.valid_up_to());
             Problem::new(Kind::InvalidUtf8, detail)
         })?;
         let envelope: Envelope<'a> = serde_json::from_str(text).map_err(|error| misread(&error))?;
         let intent = envelope.intent()?;
-        Ok((envelope.events()?, intent))
+        let partition = envelope.partition;
+        Ok((envelope.events()?, intent, partition))
     }
 
     fn intent(&self) -> Result<Intent, Problem> {
-        let Self { record, window, at_least, .. } = self;
-        if *record && (window.is_some() || at_least.is_some()) {
-            let detail = "a recorded event is judged at the end of the log by the configured window: leave out `window` \
-                          and `at_least`, or ask with \"record\": false";
-            return Err(Problem::new(Kind::ConflictingFields, detail));
-        }
+        let Self { record, window, penalty, prior, at_least, .. } = self;
         if *record {
-            return Ok(Intent::Record);
+            let asks = window.is_some() || penalty.is_some() || prior.is_some() || at_least.is_some();
+            let detail = "a recorded event is judged at the end of the log as configured: leave out `window`, `penalty`, \
+                          `prior` and `at_least`, or ask with \"record\": false";
+            return if asks { Err(Problem::new(Kind::ConflictingFields, detail)) } else { Ok(Intent::Record) };
         }
-        Ok(Intent::Ask { window: window.as_deref().map(parse_span).transpose()?, at_least: *at_least })
+        let refused = |error: &dyn fmt::Display| Problem::new(Kind::InvalidQuestion, error.to_string());
+        let penalties = penalty.map(|penalty| Penalties::new(penalty.false_duplicate, penalty.missed_duplicate));
+        Ok(Intent::Ask(Asked {
+            window: window.as_deref().map(parse_span).transpose()?,
+            penalties: penalties.transpose().map_err(|error| refused(&error))?,
+            share: prior.map(Share::new).transpose().map_err(|error| refused(&error))?,
+            at_least: *at_least,
+        }))
     }
 
     fn events(self) -> Result<Events<'a>, Problem> {

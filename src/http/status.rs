@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::body::json;
-use super::decision::AsOf;
+use super::decision::{AsOf, basis};
 use super::problem::{Kind, Problem};
 use super::question::span_text;
 use super::routes::Api;
@@ -52,6 +52,9 @@ struct Shard {
     events: Events,
     fill: f64,
     false_duplicate_rate: f64,
+    /// What decisions with penalties rest on: `posterior`, or why not.
+    basis: &'static str,
+    isolated_keys: usize,
     memory_bytes: u64,
 }
 
@@ -102,6 +105,8 @@ impl Shard {
             events: Events::of(&status.counts),
             fill: status.fill,
             false_duplicate_rate: status.false_duplicate_rate,
+            basis: basis(status.basis),
+            isolated_keys: status.isolated_keys,
             memory_bytes: status.memory_bytes,
         }
     }

@@ -24,7 +24,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(super) fn new(call: &'static str, remedy: Remedy, message: impl ToString) -> Self {
+    pub fn new(call: &'static str, remedy: Remedy, message: impl ToString) -> Self {
         Self { remedy, call, message: message.to_string() }
     }
 

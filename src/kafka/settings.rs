@@ -45,9 +45,6 @@ impl Settings {
             None | Some(COOPERATIVE) => {}
             Some(_) => return refuse("partition.assignment.strategy must be cooperative-sticky; remove it"),
         }
-        if self.properties.contains_key("transaction.timeout.ms") {
-            return refuse("transaction.timeout.ms belongs to Ebb; remove it");
-        }
         Ok(())
     }
 

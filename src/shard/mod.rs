@@ -15,7 +15,9 @@ mod question;
 mod reader;
 mod spec;
 
+pub use crate::filter::decision::Penalties;
 pub use crate::filter::inference::{Basis, Explanation, Seen};
+pub use crate::filter::posterior::Share;
 pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, PenaltySpec, Rule, Rules};
 pub use event::{Counts, Event, NextOffset, Numbers, Reason, Record, Verdict};
 pub use plan::Plan;

@@ -85,7 +85,8 @@ pub(super) fn compact(old: &sled::Db, dir: &Path, options: &StoreOptions, kept_b
 type Range = (Vec<u8>, Vec<u8>);
 
 fn prefix(kind: [u8; 1]) -> Range {
-    (kind.to_vec(), [kind[0]; 1].iter().copied().chain([0xFF; 32]).collect())
+    // No key of the numbered kinds is longer, and names of facts are UTF-8, which has no such byte.
+    (kind.to_vec(), [&kind[..], &[0xFF; 32]].concat())
 }
 
 /// The chunks of each generation and the journal of each shard whose manifests were carried over.

@@ -42,6 +42,8 @@ pub struct ShardStatus {
 pub enum RecordError {
     #[error("the journal does not take the event: {0}")]
     Journal(String),
+    #[error("partition {partition} is another instance's")]
+    Elsewhere { partition: usize },
     #[error("the service is stopping")]
     Stopping,
 }
@@ -57,6 +59,10 @@ impl From<&StoreError> for RecordError {
 pub enum AskError {
     #[error("the service is stopping")]
     Stopping,
+    #[error("the partition is another instance's")]
+    Elsewhere,
+    #[error("the stream has {partitions} partitions")]
+    NoPartition { partitions: usize },
 }
 
 /// See the module. Shards are named by their place in the worker that owns them.

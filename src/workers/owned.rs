@@ -179,7 +179,7 @@ fn load(
 }
 
 /// Counted per batch, not per record.
-fn count<'a>(stream: &str, outcomes: impl Iterator<Item = &'a Outcome>, metrics: &Metrics) {
+pub(super) fn count<'a>(stream: &str, outcomes: impl Iterator<Item = &'a Outcome>, metrics: &Metrics) {
     let mut verdicts = Counts::default();
     outcomes.for_each(|outcome| verdicts.add(outcome.verdict));
     let named =

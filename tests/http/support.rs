@@ -12,7 +12,7 @@ use ebb::http::{Api, HttpLimits, Routes};
 use ebb::metrics::Metrics;
 use ebb::shard::{DedupSpec, EventSpec, FilterSpec, Limits, Plan, Reader, Seen, TimeUnit};
 use ebb::store::{ShardId, Store, StoreOptions};
-use ebb::workers::{Streams, Workers, WorkersOptions};
+use ebb::workers::{Place, Placed, Streams, Workers, WorkersOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -57,8 +57,9 @@ impl Service {
             |stream: &str, partition, plan: &Arc<Plan>| (ShardId { stream: stream.into(), partition }, plan.clone());
         let lists = (0..2).map(|p| vec![shard(name, p, &timed), shard("counted", p, &counted)]).collect();
         let workers = Workers::start(&options, lists).unwrap();
-        let places = |place| vec![(0, place), (1, place)];
-        let streams = BTreeMap::from([(name.into(), (timed, places(0))), ("counted".into(), (counted, places(1)))]);
+        let placed =
+            |plan, shard| Placed { plan, shards: vec![Place { worker: 0, shard }, Place { worker: 1, shard }] };
+        let streams = BTreeMap::from([(name.into(), placed(timed, 0)), ("counted".into(), placed(counted, 1))]);
         let streams = Streams::new(&workers, streams);
         let api = Arc::new(Api { streams, metrics: options.metrics, limits });
         Self { api, workers, store: options.store, _dir: dir }

@@ -91,6 +91,11 @@ fn an_append_does_not_wait_for_a_large_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     is_shareable(&store);
+    let begun = Instant::now();
+    for step in 0..200 {
+        store.append(&[batch(&shard(2), step * 100, 100, 200)]).unwrap();
+    }
+    println!("an append of 100 records of 200 bytes takes {:?} alone", begun.elapsed() / 200);
     let state = Draws(5).bytes(48 << 20);
     let done = AtomicBool::new(false);
     let (took, (slowest, appends)) = std::thread::scope(|scope| {

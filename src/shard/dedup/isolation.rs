@@ -1,6 +1,7 @@
 //! Filters for the heaviest keys, so that a flood of items on one key cannot fill the memory of the others.
 //!
-//! A key that writes more than its share of the common filter moves into a filter of its own, if one is free. Nothing is
+//! A key that writes more than its share (one part of as many as there are filters) moves into a filter of its own, if
+//! one is free. Nothing is
 //! forgotten by moving: for as long as the memory reaches back, both filters are asked. When all filters are taken and a
 //! much heavier key comes, the lightest moves out the same way, and its filter is free once its memory has run out (I1:
 //! moving never makes a remembered item unknown). Which key is where depends on the log alone.
@@ -16,7 +17,7 @@ use crate::hash::Fingerprint;
 const KIND: Kind = *b"isol";
 const VERSION: u16 = 1;
 
-/// A key is heavy when its items would fill this part of the common filter.
+/// No key is heavy whose items fill less than this part of the common filter.
 const HEAVY_PART: u64 = 256;
 /// A key moves another out when it is so many times heavier.
 const HEAVIER: u64 = 4;
@@ -41,9 +42,10 @@ impl IsolationSpec {
         write_timing(&self.filter, writer);
     }
 
-    /// Items of one key in the common filter before it is heavy.
-    fn heavy(&self) -> u64 {
-        (self.common.cells() / u64::from(self.common.cells_per_item()) / HEAVY_PART).max(16)
+    /// Whether `weight` items of one key, among `total` of all, are too many for the common filter.
+    fn is_heavy(&self, weight: u64, total: u64) -> bool {
+        let least = (self.common.cells() / u64::from(self.common.cells_per_item()) / HEAVY_PART).max(16);
+        weight >= least && weight.saturating_mul(u64::from(self.filters) + 1) >= total
     }
 
     fn memory_ms(&self) -> u64 {
@@ -74,6 +76,8 @@ pub(super) struct Isolation {
     weights: BTreeMap<Fingerprint, u64>,
     /// The same, lightest first.
     by_weight: BTreeSet<(u64, Fingerprint)>,
+    /// Items that all keys together wrote lately.
+    total: u64,
     /// The tick at which weights were last halved.
     halved_tick: i64,
 }
@@ -86,6 +90,7 @@ impl Isolation {
             own: BTreeMap::new(),
             weights: BTreeMap::new(),
             by_weight: BTreeSet::new(),
+            total: 0,
             halved_tick: i64::MIN,
         }
     }
@@ -107,6 +112,7 @@ impl Isolation {
         }
         let halvings = tick.saturating_sub(self.halved_tick).clamp(0, 63) as u32;
         self.halved_tick = tick;
+        self.total >>= halvings;
         self.weights.retain(|_, weight| {
             *weight >>= halvings;
             *weight > 0
@@ -184,10 +190,11 @@ impl Isolation {
             }),
         };
         let weight = before + 1;
+        self.total += 1;
         self.by_weight.remove(&(before, key));
         self.by_weight.insert((weight, key));
         self.weights.insert(key, weight);
-        if weight >= self.spec.heavy() && !self.own.contains_key(&key) {
+        if self.spec.is_heavy(weight, self.total) && !self.own.contains_key(&key) {
             self.admit(key, weight);
         }
     }
@@ -216,6 +223,7 @@ impl Isolation {
         let mut writer = Writer::new(KIND, VERSION);
         writer.i64(self.clock_ms);
         writer.i64(self.halved_tick);
+        writer.varint(self.total);
         writer.varint(self.weights.len() as u64);
         for (key, weight) in &self.weights {
             writer.u128(key.0);
@@ -237,6 +245,7 @@ impl Isolation {
         let mut isolation = Self::new(spec);
         isolation.clock_ms = reader.i64()?;
         isolation.halved_tick = reader.i64()?;
+        isolation.total = reader.varint()?;
         for _ in 0..reader.count(17)? {
             let key = Fingerprint(reader.u128()?);
             isolation.weights.insert(key, reader.varint()?);

@@ -1,0 +1,288 @@
+//! Which observations a share is asked for: comparisons of value or weight, joined by `and` and `or`.
+//!
+//! A closed form, so that it can be read from a question, shown again, and evaluated without surprises: at most
+//! [`COMPARISONS_MOST`] comparisons, nested at most [`DEPTH_MOST`] deep. `and` binds tighter than `or`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Comparisons in one predicate, at most.
+pub const COMPARISONS_MOST: usize = 32;
+/// Parentheses within parentheses, at most.
+pub const DEPTH_MOST: usize = 8;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    Value,
+    Weight,
+}
+
+/// How it is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    Less,
+    AtMost,
+    Equal,
+    NotEqual,
+    AtLeast,
+    More,
+}
+
+/// A condition on one observation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Predicate {
+    Compare { field: Field, comparison: Comparison, bound: u64 },
+    All(Vec<Predicate>),
+    Any(Vec<Predicate>),
+}
+
+/// Why a predicate could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PredicateError {
+    #[error("expected {expected} at {found:?}; write value >= 100 and (weight < 5 or value = 7)")]
+    Syntax { expected: &'static str, found: String },
+    #[error("a predicate has at most {COMPARISONS_MOST} comparisons")]
+    TooMany,
+    #[error("parentheses are nested at most {DEPTH_MOST} deep")]
+    TooDeep,
+}
+
+const SIGNS: [(&str, Comparison); 8] = [
+    ("<=", Comparison::AtMost),
+    (">=", Comparison::AtLeast),
+    ("!=", Comparison::NotEqual),
+    ("==", Comparison::Equal),
+    ("<>", Comparison::NotEqual),
+    ("<", Comparison::Less),
+    (">", Comparison::More),
+    ("=", Comparison::Equal),
+];
+
+impl Comparison {
+    fn holds(self, left: u64, right: u64) -> bool {
+        match self {
+            Self::Less => left < right,
+            Self::AtMost => left <= right,
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::AtLeast => left >= right,
+            Self::More => left > right,
+        }
+    }
+
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Less => "<",
+            Self::AtMost => "<=",
+            Self::Equal => "=",
+            Self::NotEqual => "!=",
+            Self::AtLeast => ">=",
+            Self::More => ">",
+        }
+    }
+}
+
+impl Predicate {
+    /// value <= bound: its share is the rank of `bound`.
+    pub fn value_at_most(bound: u64) -> Self {
+        Self::Compare { field: Field::Value, comparison: Comparison::AtMost, bound }
+    }
+
+    /// Whether an observation of this value and weight is meant. `All` of nothing is everything, `Any` of nothing nothing.
+    pub fn matches(&self, value: u64, weight: u64) -> bool {
+        match self {
+            Self::Compare { field: Field::Value, comparison, bound } => comparison.holds(value, *bound),
+            Self::Compare { field: Field::Weight, comparison, bound } => comparison.holds(weight, *bound),
+            Self::All(parts) => parts.iter().all(|part| part.matches(value, weight)),
+            Self::Any(parts) => parts.iter().any(|part| part.matches(value, weight)),
+        }
+    }
+}
+
+impl fmt::Display for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined = |f: &mut fmt::Formatter<'_>, parts: &[Predicate], word: &str| {
+            for (index, part) in parts.iter().enumerate() {
+                if index > 0 {
+                    write!(f, " {word} ")?;
+                }
+                match part {
+                    Self::Compare { .. } => write!(f, "{part}")?,
+                    Self::All(_) | Self::Any(_) => write!(f, "({part})")?,
+                }
+            }
+            Ok(())
+        };
+        match self {
+            Self::Compare { field, comparison, bound } => {
+                let name = if *field == Field::Value { "value" } else { "weight" };
+                write!(f, "{name} {} {bound}", comparison.sign())
+            }
+            Self::All(parts) => joined(f, parts, "and"),
+            Self::Any(parts) => joined(f, parts, "or"),
+        }
+    }
+}
+
+impl FromStr for Predicate {
+    type Err = PredicateError;
+
+    fn from_str(text: &str) -> Result<Self, PredicateError> {
+        let mut parser = Parser { rest: text.trim(), comparisons: 0 };
+        let predicate = parser.any(0)?;
+        if parser.rest.is_empty() { Ok(predicate) } else { Err(parser.expected("and, or, or the end")) }
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    comparisons: usize,
+}
+
+impl Parser<'_> {
+    fn expected(&self, expected: &'static str) -> PredicateError {
+        PredicateError::Syntax { expected, found: self.rest.chars().take(24).collect() }
+    }
+
+    fn any(&mut self, depth: usize) -> Result<Predicate, PredicateError> {
+        let mut parts = vec![self.all(depth)?];
+        while self.word("or") {
+            parts.push(self.all(depth)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Predicate, PredicateError> {
+        let mut parts = vec![self.term(depth)?];
+        while self.word("and") {
+            parts.push(self.term(depth)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Predicate::All(parts) })
+    }
+
+    fn term(&mut self, depth: usize) -> Result<Predicate, PredicateError> {
+        if !self.sign("(") {
+            return self.comparison();
+        }
+        if depth == DEPTH_MOST {
+            return Err(PredicateError::TooDeep);
+        }
+        let inner = self.any(depth + 1)?;
+        if self.sign(")") { Ok(inner) } else { Err(self.expected("a closing parenthesis")) }
+    }
+
+    fn comparison(&mut self) -> Result<Predicate, PredicateError> {
+        let field = match (self.word("value"), self.word("weight")) {
+            (true, _) => Field::Value,
+            (false, true) => Field::Weight,
+            (false, false) => return Err(self.expected("value or weight")),
+        };
+        let (_, comparison) =
+            SIGNS.into_iter().find(|(sign, _)| self.sign(sign)).ok_or_else(|| self.expected("a comparison"))?;
+        let digits = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
+        let bound = self.rest[..digits].parse().map_err(|_| self.expected("a whole number below 2^64"))?;
+        self.rest = self.rest[digits..].trim_start();
+        self.comparisons += 1;
+        if self.comparisons > COMPARISONS_MOST {
+            return Err(PredicateError::TooMany);
+        }
+        Ok(Predicate::Compare { field, comparison, bound })
+    }
+
+    /// Takes `word` when it stands here as a whole word.
+    fn word(&mut self, word: &str) -> bool {
+        match self.rest.strip_prefix(word) {
+            Some(after) if !after.starts_with(|c: char| c.is_alphanumeric() || c == '_') => {
+                self.rest = after.trim_start();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn sign(&mut self, sign: &str) -> bool {
+        match self.rest.strip_prefix(sign) {
+            Some(after) => {
+                self.rest = after.trim_start();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn predicate(text: &str) -> Predicate {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn and_binds_tighter_than_or_and_parentheses_tighter_still() {
+        let loose = predicate("value = 1 or value = 2 and weight > 5");
+        assert!(loose.matches(1, 0) && loose.matches(2, 6) && !loose.matches(2, 5));
+        let tight = predicate("(value = 1 or value = 2) and weight > 5");
+        assert!(!tight.matches(1, 0) && tight.matches(1, 6) && tight.matches(2, 6));
+    }
+
+    #[test]
+    fn every_comparison_means_what_its_sign_says() {
+        for (sign, truth) in [
+            ("<", [true, false, false]),
+            ("<=", [true, true, false]),
+            ("=", [false, true, false]),
+            ("==", [false, true, false]),
+            ("!=", [true, false, true]),
+            ("<>", [true, false, true]),
+            (">=", [false, true, true]),
+            (">", [false, false, true]),
+        ] {
+            assert_eq!([4, 5, 6].map(|v| predicate(&format!("value{sign}5")).matches(v, 0)), truth, "{sign}");
+            assert_eq!([4, 5, 6].map(|w| predicate(&format!("weight {sign} 5")).matches(0, w)), truth, "{sign}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_back() {
+        for text in
+            ["value <= 7", "value = 1 or (value = 2 and weight > 5)", "(value < 1 or weight = 2) and value != 3"]
+        {
+            assert_eq!(predicate(text).to_string(), text);
+            assert_eq!(predicate(&predicate(text).to_string()), predicate(text));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_what_would_be_right() {
+        for text in [
+            "",
+            "value",
+            "value 5",
+            "value > ",
+            "value > -1",
+            "value > 18446744073709551616",
+            "price > 5",
+            "values > 5",
+            "value > 5 weight < 2",
+            "value > 5 and",
+            "(value > 5",
+            "value > 5)",
+        ] {
+            let refused = text.parse::<Predicate>().unwrap_err().to_string();
+            assert!(refused.contains("write value >= 100"), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn depth_and_length_are_bounded() {
+        let nested = |depth: usize| format!("{}value = 1{}", "(".repeat(depth), ")".repeat(depth));
+        assert!(nested(DEPTH_MOST).parse::<Predicate>().is_ok());
+        assert_eq!(nested(DEPTH_MOST + 1).parse::<Predicate>(), Err(PredicateError::TooDeep));
+        let long = |terms: usize| vec!["value = 1"; terms].join(" or ");
+        assert!(long(COMPARISONS_MOST).parse::<Predicate>().is_ok());
+        assert_eq!(long(COMPARISONS_MOST + 1).parse::<Predicate>(), Err(PredicateError::TooMany));
+    }
+}

@@ -1,0 +1,7 @@
+//! The deterministic aggregates against published and prepared answers, and against naive oracles.
+
+mod brackets;
+mod oracle;
+mod properties;
+mod snapshots;
+mod vectors;
