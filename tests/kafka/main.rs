@@ -1,10 +1,13 @@
 //! Ebb on a real Kafka broker: nothing lost, nothing doubled, whatever is killed.
 
+mod audit;
 mod broker;
+mod chaos;
 mod check;
 mod copier;
 mod feed;
 mod fixture;
 mod harness;
+mod instance;
 mod proxy;
 mod stage;

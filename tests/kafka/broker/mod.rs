@@ -9,6 +9,7 @@
 
 mod admin;
 mod node;
+pub mod process;
 pub mod tools;
 
 pub use admin::Admin;
