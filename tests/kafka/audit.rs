@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
+use crate::broker::copy_tree;
 use crate::stage::{INPUT, Stage};
 
 /// How the service wraps a shard in a checkpoint, and which schema it gives to it.
@@ -101,18 +101,6 @@ fn unwrapped(state: &[u8]) -> &[u8] {
     let mut reader = codec::Reader::open(KIND, VERSION, state).expect("a checkpoint of the service");
     reader.u8().and_then(|_| reader.u64()).and_then(|_| reader.raw(32)).expect("the last record");
     reader.bytes().expect("a shard")
-}
-
-fn copy_tree(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a folder for the copy");
-    for entry in fs::read_dir(from).expect("a folder").flatten() {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_tree(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("a copy");
-        }
-    }
 }
 
 /// Every record of a partition before `end`.

@@ -63,12 +63,6 @@ impl Feed {
         self.thread.take().expect("a feed is finished once").join().expect("the feed");
         self.sent()
     }
-
-    /// Feeds no more, waits until what was sent is in the log; returns how many.
-    pub fn stop(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        self.finish()
-    }
 }
 
 impl Drop for Feed {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::broker::free_ports;
 use crate::broker::process::{Process, tail};
@@ -88,15 +88,6 @@ impl Instance {
     pub fn probe(&self, path: &str) -> bool {
         let asked = self.agent.get(format!("http://127.0.0.1:{}{path}", self.port)).call();
         asked.is_ok_and(|response| response.status() == 200)
-    }
-
-    pub fn wait_ready(&mut self, most: Duration) {
-        let begun = Instant::now();
-        while !self.probe("/readyz") {
-            assert!(self.is_running(), "{} ended:\n{}", self.name, self.log_tail());
-            assert!(begun.elapsed() < most, "{} is not ready after {most:?}:\n{}", self.name, self.log_tail());
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 
     pub fn log_tail(&self) -> String {

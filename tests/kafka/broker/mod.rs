@@ -13,7 +13,7 @@ pub mod process;
 pub mod tools;
 
 pub use admin::Admin;
-pub use node::{Node, Place};
+pub use node::{Node, Place, copy_tree};
 
 use std::fs::{self, File};
 use std::net::TcpListener;

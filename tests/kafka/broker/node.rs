@@ -1,7 +1,7 @@
 //! One broker process: started, ended in every way a process can end, and started again on the same port and data.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -35,6 +35,10 @@ impl Place {
         self.folder.join("server.properties")
     }
 
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
     fn log(&self) -> PathBuf {
         self.folder.join("broker.log")
     }
@@ -52,7 +56,7 @@ impl Node {
             ("controller_port", place.controller_port.to_string()),
             ("advertised_port", place.advertised_port.to_string()),
             ("voters", voters.to_owned()),
-            ("data", place.folder.join("data").display().to_string()),
+            ("data", place.data().display().to_string()),
             ("replicas", nodes.to_string()),
             ("in_sync", nodes.min(2).to_string()),
         ] {
@@ -60,16 +64,26 @@ impl Node {
         }
         extra.iter().for_each(|(name, value)| properties.push_str(&format!("{name}={value}\n")));
         fs::write(place.properties(), properties).expect("the broker's configuration");
+        let node = Self { place, process: None };
+        node.format(nodes, cluster);
+        node
+    }
+
+    /// Fresh storage: a copy of what was formatted once, because a formatter takes seconds to start.
+    fn format(&self, nodes: usize, cluster: &str) {
+        let (blank, data) = (tools::root().join(format!("blank/{}-of-{nodes}", self.place.number)), self.place.data());
+        if blank.exists() {
+            return copy_tree(&blank, &data);
+        }
         let mut format = tools::java();
-        format.args(["kafka.tools.StorageTool", "format", "-t", cluster, "-c"]).arg(place.properties());
+        format.args(["kafka.tools.StorageTool", "format", "-t", cluster, "-c"]).arg(self.place.properties());
         let formatted = format.stdin(Stdio::null()).output().expect("java starts");
-        assert!(
-            formatted.status.success(),
-            "storage could not be formatted: {}{}",
-            String::from_utf8_lossy(&formatted.stdout),
-            String::from_utf8_lossy(&formatted.stderr)
-        );
-        Self { place, process: None }
+        let said = [formatted.stdout, formatted.stderr].concat();
+        assert!(formatted.status.success(), "storage could not be formatted: {}", String::from_utf8_lossy(&said));
+        let draft = blank.with_extension("draft");
+        let _ = fs::remove_dir_all(&draft);
+        copy_tree(&data, &draft);
+        fs::rename(draft, blank).expect("formatted storage is kept");
     }
 
     /// Starts it on the port and the data it had. Does not wait.
@@ -123,6 +137,19 @@ impl Drop for Node {
     fn drop(&mut self) {
         if std::thread::panicking() && self.process.is_some() {
             println!("the log of broker {} ends with:\n{}", self.place.number, self.log_tail());
+        }
+    }
+}
+
+/// Copies a folder with everything in it.
+pub fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder for the copy");
+    for entry in fs::read_dir(from).expect("a folder").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a copy");
         }
     }
 }

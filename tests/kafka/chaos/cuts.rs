@@ -28,6 +28,7 @@ fn proxy(play: &Play) -> &Proxy {
 #[test]
 fn late_and_unanswered_commits_tear_nothing() {
     skip_without_kafka!();
+    only_from_ci_on!();
     let size = Size::from_environment();
     let (rounds, records) = size.pick((1, 15_000), (8, 150_000), (250, 4_000_000));
     let mut play = begin("late-ends", records, 3_000);

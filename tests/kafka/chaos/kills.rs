@@ -9,13 +9,14 @@ use crate::skip_without_kafka;
 fn kills_and_broker_restarts_lose_nothing_and_double_nothing() {
     skip_without_kafka!();
     let size = Size::from_environment();
-    let (records, per_second) = size.pick((30_000, 5_000), (1_000_000, 6_000), (10_000_000, 8_000));
-    let (kills, restarts) = size.pick((4, 1), (32, 11), (310, 52));
+    let (records, per_second) = size.pick((20_000, 5_000), (1_000_000, 7_000), (10_000_000, 8_000));
+    let (kills, restarts) = size.pick((3, 1), (32, 11), (310, 52));
     let mut play = Play::begin(&PlaySpec {
         instances: size.pick(1, 2, 3),
         per_second: Some(per_second),
         ..PlaySpec::new("kills", records)
     });
+    let longest_ms = size.pick(1_500, 5_000, 5_000);
     play.start_all();
     let begun = Instant::now();
     let most = Duration::from_secs(60 + 3 * records / per_second);
@@ -26,7 +27,7 @@ fn kills_and_broker_restarts_lose_nothing_and_double_nothing() {
         if early {
             play.pause(10, 600)
         } else {
-            play.pause(600, 5_000)
+            play.pause(600, longest_ms)
         }
         let number = play.random.below(play.instances.len() as u64) as usize;
         play.kill(number);

@@ -140,10 +140,6 @@ impl Play {
         self.stage.cluster.admin().committed(GROUP, INPUT).into_iter().flatten().sum::<i64>() as u64
     }
 
-    pub fn fed(&self) -> u64 {
-        self.feed.as_ref().map_or(self.records, Feed::sent)
-    }
-
     /// Waits until this much is committed.
     #[track_caller]
     pub fn wait_committed(&mut self, least: u64, most: Duration) {
