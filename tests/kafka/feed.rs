@@ -2,7 +2,7 @@
 //! partition, record times those of the clicks' arrival.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,7 @@ const BEGAN_AGO: Duration = Duration::from_secs(6 * 3600);
 #[derive(Debug, Clone, Copy)]
 pub struct FeedSpec {
     pub seed: u64,
+    /// At least so many; more while the scenario goes on.
     pub records: u64,
     /// `None`: as fast as the broker takes them.
     pub per_second: Option<u64>,
@@ -38,19 +39,24 @@ impl FeedSpec {
 /// A producer at work. Stops when dropped.
 pub struct Feed {
     sent: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
+    wish: Arc<AtomicU8>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// How long a feed goes on.
+const FOR_EVER: u8 = 0;
+const UNTIL_ENOUGH: u8 = 1;
+const NO_LONGER: u8 = 2;
+
 impl Feed {
     pub fn start(stage: &Stage, spec: FeedSpec) -> Self {
-        let (sent, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (sent, wish) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU8::new(FOR_EVER)));
         let producer = producer(&stage.cluster.brokers());
         let partitions = stage.partitions as u64;
-        let (told, stopped) = (sent.clone(), stop.clone());
+        let (told, heard) = (sent.clone(), wish.clone());
         let thread = thread::Builder::new().name("feed".into());
-        let thread = thread.spawn(move || feed(&producer, spec, partitions, &told, &stopped)).expect("a thread");
-        Self { sent, stop, thread: Some(thread) }
+        let thread = thread.spawn(move || feed(&producer, spec, partitions, &told, &heard)).expect("a thread");
+        Self { sent, wish, thread: Some(thread) }
     }
 
     /// How many were handed to the producer so far.
@@ -58,8 +64,9 @@ impl Feed {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Waits until all records are in the log; returns how many.
+    /// Feeds no more than the least; waits until everything is in the log; returns how many.
     pub fn finish(mut self) -> u64 {
+        self.wish.store(UNTIL_ENOUGH, Ordering::Relaxed);
         self.thread.take().expect("a feed is finished once").join().expect("the feed");
         self.sent()
     }
@@ -67,7 +74,7 @@ impl Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.wish.store(NO_LONGER, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -91,7 +98,7 @@ fn feed(
     spec: FeedSpec,
     partitions: u64,
     sent: &AtomicU64,
-    stop: &AtomicBool,
+    wish: &AtomicU8,
 ) {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as i64;
     let options = TrafficOptions {
@@ -102,15 +109,17 @@ fn feed(
         ..TrafficOptions::default()
     };
     let (clicks, begun) = (Traffic::new(spec.seed, options).expect("options within bounds"), Instant::now());
-    for (number, click) in clicks.take(spec.records as usize).enumerate() {
-        if stop.load(Ordering::Relaxed) {
-            break;
+    for (number, click) in (0u64..).zip(clicks) {
+        match wish.load(Ordering::Relaxed) {
+            NO_LONGER => break,
+            UNTIL_ENOUGH if number >= spec.records => break,
+            _ => {}
         }
         if let Some(rate) = spec.per_second.filter(|_| number % 64 == 0) {
             let due = Duration::from_secs_f64(number as f64 / rate as f64);
             thread::sleep(due.saturating_sub(begun.elapsed()));
         }
-        send(producer, &click, number as u64, partitions);
+        send(producer, &click, number, partitions);
         sent.fetch_add(1, Ordering::Relaxed);
     }
     producer.flush(Duration::from_secs(600)).expect("all clicks are in the log");

@@ -16,6 +16,7 @@ const LOG_TAIL_LINES: usize = 60;
 pub struct Place {
     pub number: usize,
     pub port: u16,
+    pub internal_port: u16,
     pub controller_port: u16,
     /// What clients are told: the port of a proxy, or the node's own.
     pub advertised_port: u16,
@@ -53,6 +54,7 @@ impl Node {
         for (name, value) in [
             ("node", place.number.to_string()),
             ("port", place.port.to_string()),
+            ("internal_port", place.internal_port.to_string()),
             ("controller_port", place.controller_port.to_string()),
             ("advertised_port", place.advertised_port.to_string()),
             ("voters", voters.to_owned()),

@@ -21,6 +21,7 @@ const ORDERLY: Duration = Duration::from_secs(60);
 pub struct PlaySpec {
     pub stage: StageSpec,
     pub instances: usize,
+    /// At least so many; more while the scenario goes on.
     pub records: u64,
     /// `None`: everything is in the log before the first fault.
     pub per_second: Option<u64>,
@@ -162,7 +163,7 @@ impl Play {
     #[track_caller]
     pub fn settle(&mut self, most: Duration) {
         if let Some(feed) = self.feed.take() {
-            feed.finish();
+            self.records = feed.finish();
         }
         self.instances.iter_mut().for_each(Instance::thaw);
         self.start(0);
