@@ -9,7 +9,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 ARGS ?=
 
-.PHONY: help setup kafka-jars chaos chaos-ci run test lint bench repro release clean-data
+.PHONY: help setup kafka-jars kafka run-kafka chaos chaos-ci run test lint bench repro release clean-data
 
 help: ## Print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-18s %s\n' "$$name" "$$text"; done
@@ -45,6 +45,12 @@ bench: setup ## Measure every hot path beside its peers (ARGS='--bench timing' f
 
 repro: setup ## Reproduce the papers' figures (ARGS: names of reproductions; all without)
 	@cargo run --release --locked --example repro -- $(ARGS)
+
+kafka: kafka-jars ## Run a Kafka broker on 127.0.0.1:9092 (PORT=…), its data under target/kafka
+	@scripts/kafka/broker.sh
+
+run-kafka: release kafka-jars ## Build, and run the service behind synthetic clicks in Kafka (KAFKA_BROKERS=… for a cluster of yours)
+	@scripts/kafka/run.sh
 
 release: setup ## Build target/release/ebb
 	@cargo build --release --locked --bin ebb

@@ -79,6 +79,7 @@ pub struct Metrics {
     pub aborts: IntCounter,
     pub rebalances: IntCounterVec,
     pub restore_seconds: Histogram,
+    pub snapshots: IntCounter,
     pub ready: IntGauge,
     pub http_requests: IntCounterVec,
     pub http_seconds: HistogramVec,
@@ -132,6 +133,7 @@ impl Metrics {
             rebalances: d.counters("rebalances_total", "Changes of the assigned partitions.", &["change"]),
             restore_seconds: d
                 .latency("restore_seconds", "Time from a partition's assignment to its first new record."),
+            snapshots: d.counter("snapshots_total", "States written to the snapshot topic."),
             ready: d.gauge("ready", "1 when every shard is restored and answers."),
             http_requests: d.counters(
                 "http_requests_total",

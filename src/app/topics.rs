@@ -13,7 +13,9 @@ use crate::config::stream::{Delivery as DeliveryChoice, Stream};
 use crate::kafka::{Admin, Make, Remedy, Settings, Topic, Wanted};
 use crate::shard::Plan;
 use crate::store::Store;
-use crate::workers::{Beginning, Delivery, KafkaOptions, Outputs, Placed, StreamSpec, Target, Workers, WorkersOptions};
+use crate::workers::{
+    Beginning, Delivery, KafkaOptions, Outputs, Placed, SnapshotTopic, StreamSpec, Target, Workers, WorkersOptions,
+};
 
 /// How long brokers may be out of reach at the start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,9 +58,28 @@ pub(super) async fn follow(
             Start::Earliest => Beginning::Earliest,
             Start::Latest => Beginning::Latest,
         },
+        snapshots: snapshots(&admin, kafka, &sources).await?,
         most_bytes: most_bytes.saturating_sub(BATCH_HEAD_BYTES).clamp(*LIMIT_BYTES.start(), *LIMIT_BYTES.end()),
     };
     Ok(Workers::follow(options, kafka_options, &streams, config.workers as usize)?)
+}
+
+/// As wide as the widest source: one partition for each number.
+async fn snapshots(
+    admin: &Admin,
+    kafka: &Kafka,
+    sources: &BTreeMap<String, Topic>,
+) -> anyhow::Result<Option<SnapshotTopic>> {
+    let Some(snapshots) = &kafka.snapshots else { return Ok(None) };
+    let make = kafka.create_topics.as_ref().map(|create| Make {
+        partitions: sources.values().map(|topic| topic.partitions).max().unwrap_or(1),
+        replication: create.replication as u32,
+        is_compacted: true,
+    });
+    let name = snapshots.topic.clone();
+    let topics = patiently(admin, &[Wanted { name: name.clone(), make }]).await?;
+    let partitions = topics[&name].partitions;
+    Ok(Some(SnapshotTopic { name, partitions, every: Duration::from_millis(snapshots.every.0) }))
 }
 
 fn settings(kafka: &Kafka) -> Settings {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::declare::{choice, section};
 use super::kinds::Maybe;
 use super::read::{Inside, Kind, Reader};
-use super::scalars::{Count, Duration, Text};
+use super::scalars::{Count, Duration, Text, Topic};
 use super::tree::{Node, NodeKind};
 use super::words::excerpt;
 
@@ -32,6 +32,8 @@ section! {
         start: Start = "error";
         /// Makes output topics that are missing, with as many partitions as their source. Without it a missing one is an error.
         create_topics: Maybe<CreateTopics>, eg "{replication: 3}";
+        /// Leaves states in a compacted topic, so that a partition's next owner need not replay the log.
+        snapshots: Maybe<Snapshots>, eg "{topic: ebb-snapshots}";
         /// Any other property of librdkafka, under its own name. A secret is best read from a file:
         /// `sasl.password: {file: /run/secrets/password}`.
         properties: Properties = "{}", eg "{security.protocol: SASL_SSL, sasl.password: {file: password.txt}}";
@@ -43,6 +45,16 @@ section! {
     pub struct CreateTopics {
         /// How many brokers keep each partition.
         replication: Count<1, 1000> = "1";
+    }
+}
+
+section! {
+    /// The topic of states. It must be compacted, with as many partitions as the widest source.
+    pub struct Snapshots {
+        /// Its name.
+        topic: Topic = "ebb-snapshots";
+        /// How often the state of each shard is written; also whenever a partition moves.
+        every: Duration<1_000, 86_400_000> = "5m";
     }
 }
 

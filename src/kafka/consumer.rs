@@ -59,7 +59,7 @@ pub enum Event {
 pub enum Taken {
     /// In the order of their offsets; never empty.
     Records(Vec<Message>),
-    /// All there is has been taken: the next record will have this offset or a later one.
+    /// There is no record before this offset that was not taken.
     End(NextOffset),
     /// The position asked for is not in the log.
     OutOfRange,
@@ -209,7 +209,6 @@ impl Consumer {
                     records.push(message);
                     continue;
                 }
-                Some(RDKafkaErrorCode::PartitionEOF) => Taken::End(NextOffset(message.offset())),
                 Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => Taken::OutOfRange,
                 Some(code) if fault::is_for_good(code) => Taken::Trouble(Fault::new("fetching", Remedy::End, code)),
                 Some(code) => Taken::Trouble(Fault::new("fetching", Remedy::Retry, code)),
@@ -223,6 +222,21 @@ impl Consumer {
             all.push(Taken::Records(records));
         }
         all
+    }
+
+    /// Where reading goes on, in every assigned partition that something was taken of: behind the last record, and behind
+    /// what is no record.
+    pub fn positions(&self) -> Vec<(Part, NextOffset)> {
+        // The list must be gone before the consumer is: librdkafka waits for it.
+        let Ok(list) = self.inner.position() else { return Vec::new() };
+        let position = |one: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match one.offset() {
+            Offset::Offset(next) if next >= 0 => {
+                let part = Part { topic: one.topic().into(), partition: one.partition().max(0) as u32 };
+                Some((part, NextOffset(next as u64)))
+            }
+            _ => None,
+        };
+        list.elements().iter().filter_map(position).collect()
     }
 
     /// Whether a broker answers.

@@ -12,6 +12,7 @@ mod fault;
 mod producer;
 pub mod properties;
 mod raw;
+mod reader;
 mod settings;
 
 pub use admin::{Admin, Make, Topic, Wanted};
@@ -19,4 +20,5 @@ pub use consumer::{Consumer, Event, Extent, Group, Part, Taken};
 pub use fault::{Fault, Remedy};
 pub use producer::{Committed, Placed, Producer, Sent};
 pub use raw::{Message, Output};
+pub use reader::{Read, read_all};
 pub use settings::{Settings, TRANSACTION_TIMEOUT};

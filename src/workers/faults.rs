@@ -136,3 +136,26 @@ pub(super) fn pass_during<T>(point: &'static str, call: impl FnOnce() -> T) -> T
 pub(super) fn pass_during<T>(_point: &'static str, call: impl FnOnce() -> T) -> T {
     call()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_and_mutants_have_names_of_their_own() {
+        let mut points = POINTS.to_vec();
+        points.sort_unstable();
+        points.dedup();
+        assert_eq!(points.len(), POINTS.len());
+        let mut mutants = Mutant::ALL.map(Mutant::name).to_vec();
+        mutants.sort_unstable();
+        mutants.dedup();
+        assert_eq!(mutants.len(), Mutant::ALL.len());
+    }
+
+    #[test]
+    #[cfg(not(feature = "mutants"))]
+    fn without_the_feature_no_mistake_is_made() {
+        assert!(Mutant::ALL.into_iter().all(|mutant| !mutant.is_on()));
+    }
+}

@@ -10,4 +10,7 @@ mod fixture;
 mod harness;
 mod instance;
 mod proxy;
+mod service;
 mod stage;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,6 +1,7 @@
 //! What every scenario plays on: a cluster, the topics of one stream, its configuration, and the folder of its files.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -59,6 +60,7 @@ impl Stage {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder for the scenario");
         fs::write(folder.join("hash.key"), format!("{HASH_KEY:032x}\n")).expect("a hash key");
+        fs::set_permissions(folder.join("hash.key"), fs::Permissions::from_mode(0o600)).expect("a secret");
         let stage = Self { cluster, proxy, partitions: spec.partitions, folder };
         stage.create_topics();
         stage

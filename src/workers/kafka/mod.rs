@@ -14,6 +14,7 @@ mod ingest;
 mod outputs;
 mod poll;
 mod restore;
+mod snapshots;
 mod tenant;
 mod watchdog;
 mod worker;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 pub use outputs::{OVERSIZE, Outputs, Target};
 pub(super) use poll::{Ends, Poll, Running};
+pub use snapshots::SnapshotTopic;
 pub(super) use tenant::Tenant;
 pub(super) use worker::{KafkaWorker, Links};
 
@@ -72,6 +74,8 @@ pub struct KafkaOptions {
     pub instance: String,
     pub commit_every: Duration,
     pub beginning: Beginning,
+    /// Where states are left for the next owner.
+    pub snapshots: Option<SnapshotTopic>,
     /// The largest output that every output topic takes.
     pub most_bytes: usize,
 }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::super::owned::Restored;
 use super::watchdog::Watchdog;
 use super::{Command, Feed, Leaving, Start};
-use crate::kafka::{Consumer, Event, Part};
+use crate::kafka::{Consumer, Event, Part, Taken};
 use crate::metrics::Metrics;
 use crate::shard::NextOffset;
 
@@ -20,6 +20,8 @@ use crate::shard::NextOffset;
 const WAIT: Duration = Duration::from_millis(2);
 /// Batches of one partition that wait for its worker; more stay in the partition's queue (K6).
 const MOST_WAITING: usize = 4;
+/// How often positions are looked at when there are no records.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often unreachable brokers are asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
@@ -40,6 +42,8 @@ pub(in crate::workers) struct Tenancy {
     epoch: u64,
     is_assigned: bool,
     waiting: Arc<AtomicUsize>,
+    /// Up to where its worker knows the log.
+    told: NextOffset,
 }
 
 /// See the module.
@@ -55,6 +59,7 @@ pub(in crate::workers) struct Poll {
     metrics: Metrics,
     epoch: u64,
     unreachable_since: Option<Instant>,
+    looked: Instant,
 }
 
 /// The ends of the channels that the poll thread holds.
@@ -63,6 +68,15 @@ pub(in crate::workers) struct Ends {
     pub(in crate::workers) commands: Receiver<Command>,
     pub(in crate::workers) joined: watch::Sender<Restored>,
     pub(in crate::workers) ended: watch::Sender<Option<String>>,
+}
+
+impl Tenancy {
+    fn hand(&self, feeds: &[UnboundedSender<Feed>], taken: Taken) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let (shard, epoch, waiting) = (self.shard, self.epoch, self.waiting.clone());
+        // A worker that has ended needs nothing.
+        let _ = feeds[self.worker].send(Feed::Taken { shard, epoch, taken, waiting });
+    }
 }
 
 impl Poll {
@@ -74,8 +88,14 @@ impl Poll {
         running: Running,
         metrics: Metrics,
     ) -> Self {
-        let tenancy =
-            |(worker, shard)| Tenancy { worker, shard, epoch: 0, is_assigned: false, waiting: Arc::default() };
+        let tenancy = |(worker, shard)| Tenancy {
+            worker,
+            shard,
+            epoch: 0,
+            is_assigned: false,
+            waiting: Arc::default(),
+            told: NextOffset(0),
+        };
         let Ends { feeds, commands, joined, ended } = ends;
         Self {
             consumer,
@@ -88,6 +108,7 @@ impl Poll {
             metrics,
             epoch: 0,
             unreachable_since: None,
+            looked: Instant::now(),
         }
     }
 
@@ -103,6 +124,9 @@ impl Poll {
             let event = watchdog.during("polling", || self.consumer.poll(wait));
             self.answer(event);
             was_busy = !self.running.is_stopping.load(Ordering::Acquire) && self.hand_out();
+            if !was_busy && self.looked.elapsed() >= LOOK_EVERY {
+                self.tell_positions();
+            }
             self.look_for_brokers();
         }
         watchdog.during("leaving the group", || self.consumer.close());
@@ -167,7 +191,7 @@ impl Poll {
         for part in parts {
             match self.tenancies.get_mut(&part) {
                 Some(tenancy) => {
-                    (tenancy.epoch, tenancy.waiting) = (self.epoch, Arc::default());
+                    (tenancy.epoch, tenancy.waiting, tenancy.told) = (self.epoch, Arc::default(), NextOffset(0));
                     asked.entry(tenancy.worker).or_default().push((tenancy.shard, part));
                 }
                 None => self.fail(format!(
@@ -233,19 +257,32 @@ impl Poll {
         }
     }
 
+    /// Tells the workers how far the log is read where no records say so: transactions leave marks between them.
+    fn tell_positions(&mut self) {
+        self.looked = Instant::now();
+        for (part, next) in self.consumer.positions() {
+            if let Some(tenancy) = self.tenancies.get_mut(&part).filter(|one| one.is_assigned && one.told < next) {
+                tenancy.told = next;
+                tenancy.hand(&self.feeds, Taken::End(next));
+            }
+        }
+    }
+
     /// Hands over what was fetched; returns whether there was anything.
     fn hand_out(&mut self) -> bool {
         let mut any = false;
-        for (part, tenancy) in self.tenancies.iter().filter(|(_, tenancy)| tenancy.is_assigned) {
+        for (part, tenancy) in self.tenancies.iter_mut().filter(|(_, tenancy)| tenancy.is_assigned) {
             if tenancy.waiting.load(Ordering::Acquire) >= MOST_WAITING {
                 continue;
             }
             for taken in self.consumer.take(part) {
                 any = true;
-                tenancy.waiting.fetch_add(1, Ordering::AcqRel);
-                let (shard, epoch, waiting) = (tenancy.shard, tenancy.epoch, tenancy.waiting.clone());
-                // A worker that has ended needs nothing.
-                let _ = self.feeds[tenancy.worker].send(Feed::Taken { shard, epoch, taken, waiting });
+                if let Taken::Records(records) = &taken
+                    && let Some(last) = records.last()
+                {
+                    tenancy.told = NextOffset(last.offset() + 1);
+                }
+                tenancy.hand(&self.feeds, taken);
             }
         }
         any

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::super::faults::{self, Mutant};
-use super::tenant::{Found, Owned, State};
+use super::snapshots;
+use super::tenant::{self, Found, Owned, State};
 use super::worker::KafkaWorker;
 use super::{Beginning, Delivery, Start};
 use crate::kafka::{Extent, Fault, Producer, Remedy};
@@ -13,6 +14,9 @@ use crate::shard::{NextOffset, Shard};
 
 /// How long brokers are left alone that did not answer.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Records that are replayed rather than looked for in the snapshot topic.
+const WORTH_READING: u64 = 1_000;
 
 /// Why a partition was not restored.
 enum Hindrance {
@@ -29,6 +33,8 @@ impl From<Fault> for Hindrance {
 
 impl KafkaWorker {
     pub(super) fn assign(&mut self, shards: Vec<(usize, u64)>, reply: &Sender<(usize, Start)>) {
+        // Restoring may take long: nothing else is to wait for it.
+        self.commit();
         for (shard, _) in &shards {
             self.tenants[*shard].state = State::Returning;
         }
@@ -108,10 +114,11 @@ impl KafkaWorker {
         let kept = self.kept.remove(&shard).filter(|_| Mutant::KeepStateAfterAbort.is_on());
         let tenant = &self.tenants[shard];
         // An unreadable store means replay, never a wrong answer.
-        let found = tenant.load(&self.links.store, committed).unwrap_or_else(|error| {
+        let local = tenant.load(&self.links.store, committed).unwrap_or_else(|error| {
             tracing::error!(shard = %tenant.id, error, "checkpoints cannot be read");
             None
         });
+        let found = self.better(shard, local, committed);
         if let Some(shard) = kept {
             let owned = Owned::new(Found { shard, last: None, stored: None }, committed, epoch);
             return Ok((owned, committed));
@@ -135,6 +142,32 @@ impl KafkaWorker {
         Ok((owned, start))
     }
 
+    /// A state that another owner has left, when it saves much replaying.
+    fn better(&self, shard: usize, local: Option<Found>, committed: NextOffset) -> Option<Found> {
+        let (tenant, options) = (&self.tenants[shard], &self.links.options);
+        let Some(topic) = &options.snapshots else { return local };
+        let reached = local.as_ref().map_or(0, |found| found.shard.next().0);
+        if reached + WORTH_READING >= committed.0 {
+            return local;
+        }
+        let found = snapshots::find(&options.settings, topic, &tenant.id, &tenant.identity(), committed);
+        let snapshot = found.unwrap_or_else(|fault| {
+            tracing::warn!(shard = %tenant.id, %fault, "snapshots not read");
+            None
+        });
+        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.next.0 > reached) else { return local };
+        match tenant::decode(tenant.stream.plan.clone(), tenant.id.partition, &snapshot.bytes) {
+            Ok((shard, last)) => {
+                tracing::info!(shard = %tenant.id, next = snapshot.next.0, "taking the state of a former owner");
+                Some(Found { shard, last, stored: None })
+            }
+            Err(error) => {
+                tracing::warn!(shard = %tenant.id, %error, "a snapshot cannot be used");
+                local
+            }
+        }
+    }
+
     /// No state: everything that the log still holds is folded again.
     fn cold(&self, shard: usize, committed: NextOffset, extent: Extent, epoch: u64) -> Result<Owned, Hindrance> {
         let tenant = &self.tenants[shard];
@@ -148,6 +181,19 @@ impl KafkaWorker {
 
     /// The group knows no position: begin as configured.
     fn begin(&self, shard: usize, extent: Extent, epoch: u64) -> Result<(Owned, NextOffset), Hindrance> {
+        let tenant = &self.tenants[shard];
+        // Deleting a topic deletes its offsets, and an idle group forgets them: to begin again would be a silent reset.
+        if let Ok(Some(found)) = tenant.load(&self.links.store, NextOffset(u64::MAX))
+            && !Mutant::SkipIdentity.is_on()
+        {
+            return Err(Hindrance::Refused(format!(
+                "the group {} has no offset for {}, but there is state up to {}: the topic was made anew, or the group \
+                 forgot its offsets; give it offsets, or remove data_dir to begin again",
+                self.links.options.settings.group,
+                tenant.part,
+                found.shard.next().0
+            )));
+        }
         let start = match self.links.options.beginning {
             Beginning::Earliest => extent.first,
             Beginning::Latest => extent.next,

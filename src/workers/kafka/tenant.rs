@@ -85,6 +85,8 @@ pub(super) struct Owned {
     pub(super) began: Instant,
     pub(super) is_caught_up: bool,
     pub(super) wants_checkpoint: bool,
+    /// When the last snapshot was written, and up to where it holds.
+    pub(super) snapshot: (Instant, NextOffset),
     stored: Option<NextOffset>,
     storing: Option<oneshot::Receiver<NextOffset>>,
 }
@@ -201,6 +203,7 @@ impl Owned {
             began: Instant::now(),
             is_caught_up: false,
             wants_checkpoint: false,
+            snapshot: (Instant::now(), found.shard.next()),
             stored: found.stored,
             storing: None,
             shard: found.shard,

@@ -15,6 +15,7 @@ use super::super::owned::{Restored, count};
 use super::super::residency::Residency;
 use super::ingest::Ingest;
 use super::outputs::Emitter;
+use super::snapshots::Snapshots;
 use super::tenant::{Mark, Owned, State, Tenant};
 use super::watchdog::Watchdog;
 use super::{Command, Delivery, Feed, KafkaOptions, Leaving};
@@ -61,6 +62,7 @@ pub(in crate::workers) struct KafkaWorker {
     pub(super) kept: BTreeMap<usize, Shard>,
     emitter: Emitter,
     ingest: Ingest,
+    snapshots: Snapshots,
     restored: watch::Sender<Restored>,
     /// Questions about a part of the log that is not folded yet.
     waiting: Vec<Ask>,
@@ -101,6 +103,7 @@ impl KafkaWorker {
             kept: BTreeMap::new(),
             emitter: Emitter::default(),
             ingest: Ingest::default(),
+            snapshots: Snapshots::default(),
             restored,
             waiting: Vec::new(),
             outcomes: Vec::new(),
@@ -146,6 +149,7 @@ impl KafkaWorker {
             }
             self.producers.values().for_each(Producer::serve);
             self.ingest.serve();
+            self.snapshots.serve();
             if self.is_commit_due() {
                 self.commit();
             }
@@ -437,7 +441,11 @@ impl KafkaWorker {
                     let is_settled = self.tenants[*shard].owned().is_some_and(|owned| !owned.is_dirty());
                     if is_settled {
                         self.tenants[*shard].checkpoint(&self.links.jobs);
+                        self.snapshot(*shard, Duration::ZERO);
                     }
+                }
+                if let Err(fault) = self.snapshots.drain() {
+                    tracing::warn!(%fault, "snapshots not written");
                 }
             }
             // What was sent for them must not be committed: everything of the same producers goes back.
@@ -537,6 +545,29 @@ impl KafkaWorker {
                 tenant.checkpoint(&self.links.jobs);
             }
         }
+        if let Some(every) = self.links.options.snapshots.as_ref().map(|topic| topic.every) {
+            (0..self.tenants.len()).for_each(|shard| self.snapshot(shard, every));
+        }
+    }
+
+    /// Leaves a state for the next owner, unless the last one is newer than `age`. Only what is committed, as above.
+    fn snapshot(&mut self, shard: usize, age: Duration) {
+        let Some(topic) = &self.links.options.snapshots else { return };
+        let tenant = &mut self.tenants[shard];
+        let (id, identity) = (tenant.id.clone(), tenant.identity());
+        let Some(owned) = tenant.owned().filter(|owned| !owned.is_dirty() && owned.last.is_some()) else { return };
+        let next = owned.shard.next();
+        if owned.snapshot.0.elapsed() < age || owned.snapshot.1 == next {
+            return;
+        }
+        faults::pass("before_snapshot");
+        owned.snapshot = (Instant::now(), next);
+        let (settings, bytes) = (&self.links.options.settings, owned.encode());
+        match self.snapshots.write(settings, topic, (&id, &identity, next), &bytes) {
+            Ok(()) => self.links.metrics.snapshots.inc(),
+            Err(fault) => tracing::warn!(shard = %id, %fault, "snapshot not written"),
+        }
+        faults::pass("after_snapshot");
     }
 
     /// Takes one checkpoint of everything, one after the other.

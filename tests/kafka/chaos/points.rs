@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb::workers::POINTS;
 
-use super::{Play, PlaySpec, Size};
+use super::{Play, PlaySpec, Size, snapshots};
 use crate::{only_from_ci_on, skip_without_kafka};
 
 const KILLED: i32 = 9;
@@ -21,7 +21,9 @@ fn a_death_at_any_named_step_loses_nothing_and_doubles_nothing() {
     }
     let size = Size::from_environment();
     let (times, records) = size.pick((1, 40_000), (2, 200_000), (50, 2_000_000));
-    let mut play = Play::begin(&PlaySpec { per_second: Some(4_000), ..PlaySpec::new("points", records) });
+    let kafka = snapshots::KAFKA;
+    let mut play = Play::begin(&PlaySpec { per_second: Some(4_000), kafka, ..PlaySpec::new("points", records) });
+    snapshots::create_topic(&play);
     let mut hit: BTreeMap<&str, u64> = BTreeMap::new();
     for round in 0..times {
         for point in POINTS {
