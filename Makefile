@@ -9,7 +9,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 ARGS ?=
 
-.PHONY: help setup kafka-jars kafka run-kafka run test lint bench repro release clean-data
+.PHONY: help setup kafka-jars kafka run-kafka chaos chaos-ci run test lint bench repro release clean-data
 
 help: ## Print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-18s %s\n' "$$name" "$$text"; done
@@ -26,6 +26,15 @@ run: setup ## Build, and run the embedded service with a synthetic click stream 
 
 test: setup kafka-jars ## Run every test (ARGS: as for cargo test)
 	@cargo test --locked $(ARGS)
+
+# One scenario at a time: a broker is heavy. ARGS: names of scenarios, such as chaos::kills.
+CHAOS = cargo test --locked --features fault-points,mutants --test kafka -- --nocapture --test-threads=1 $(or $(ARGS),chaos::)
+
+chaos-ci: kafka-jars ## Every fault on a real broker, at the small count: >= 30 kills, 10 broker restarts, 1 M records
+	@EBB_CHAOS=ci $(CHAOS)
+
+chaos: kafka-jars ## Every fault on a real broker, at the large count: >= 300 kills, 50 broker restarts, 10 M records (hours)
+	@EBB_CHAOS=full $(CHAOS)
 
 lint: setup ## Check formatting and lints
 	@cargo fmt --check

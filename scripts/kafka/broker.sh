@@ -11,6 +11,7 @@ home="$root/local-$port"
 mkdir -p "$home/data"
 
 sed -e "s|{node}|1|g" -e "s|{port}|$port|g" -e "s|{advertised_port}|$port|g" -e "s|{controller_port}|$((port + 1))|g" \
+  -e "s|{internal_port}|$((port + 2))|g" \
   -e "s|{voters}|1@127.0.0.1:$((port + 1))|g" -e "s|{data}|$home/data|g" -e "s|{replicas}|1|g" -e "s|{in_sync}|1|g" \
   scripts/kafka/server.properties >"$home/server.properties"
 

@@ -18,7 +18,7 @@ done_with() { cp -- "$2" "$root/$1.from"; }
 
 if ! fetched libs scripts/kafka/pom.xml; then
   say "fetching the broker's jars"
-  rm -rf -- "$root/libs"
+  rm -rf -- "$root/libs" "$root/blank"
   mvn -q -B -ntp -f scripts/kafka/pom.xml dependency:copy-dependencies \
     -DincludeScope=runtime -DoutputDirectory="$(realpath -- "$root")/libs" >&2
   done_with libs scripts/kafka/pom.xml

@@ -10,6 +10,7 @@ mod secret;
 mod topics;
 
 pub use demo::{DemoOptions, demo};
+pub use plans::plan;
 pub use produce::{ProduceOptions, produce};
 
 use std::collections::BTreeMap;

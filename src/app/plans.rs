@@ -44,7 +44,7 @@ const FADING_ERROR: f64 = 0.01;
 const LATENESS_PART: u64 = 8;
 
 /// The plan of one stream.
-pub(super) fn plan(stream: &Stream, limits: &service::Limits, key: &HashKey) -> anyhow::Result<Arc<Plan>> {
+pub fn plan(stream: &Stream, limits: &service::Limits, key: &HashKey) -> anyhow::Result<Arc<Plan>> {
     let numbers = number_paths(stream);
     let reader = Reader::new(event_spec(&stream.event, numbers.clone(), limits), key.clone()).context("event")?;
     let frequency = stream.frequency.as_ref().map(frequency_spec).transpose().context("frequency")?;

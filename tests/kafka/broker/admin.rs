@@ -94,6 +94,13 @@ impl Admin {
         self.client.inner().fetch_watermarks(name, partition, CALL).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    /// Where committed records end: before the end while a transaction is open.
+    pub fn stable_end(&self, name: &str, partition: i32) -> i64 {
+        let mut config = config(&self.brokers);
+        let reader: BaseConsumer = config.set("isolation.level", "read_committed").create().expect("a consumer");
+        reader.fetch_watermarks(name, partition, CALL).unwrap_or_else(|error| panic!("{name}: {error}")).1
+    }
+
     /// Records and control records in all partitions of a topic.
     pub fn length(&self, name: &str) -> i64 {
         let partitions = self.partitions(name).unwrap_or_else(|| panic!("no topic {name}"));

@@ -9,10 +9,11 @@
 
 mod admin;
 mod node;
+pub mod process;
 pub mod tools;
 
 pub use admin::Admin;
-pub use node::{Node, Place};
+pub use node::{Node, Place, copy_tree};
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -71,22 +72,29 @@ impl Cluster {
 
     /// As the spec says, whatever `KAFKA_BROKERS` names: for tests that kill brokers.
     pub fn own(spec: &ClusterSpec) -> Self {
+        Self::announced(spec, |_| {})
+    }
+
+    /// As [`Cluster::own`]; `announce` hears the node's ports before anything connects, so that proxies know them.
+    pub fn announced(spec: &ClusterSpec, announce: impl FnOnce(&[Node])) -> Self {
         let turn = turn();
-        let ports = free_ports(2 * spec.nodes);
-        let voter = |node: usize| format!("{}@127.0.0.1:{}", node + 1, ports[2 * node + 1]);
+        let ports = free_ports(3 * spec.nodes);
+        let voter = |node: usize| format!("{}@127.0.0.1:{}", node + 1, ports[3 * node + 1]);
         let voters = (0..spec.nodes).map(voter).collect::<Vec<_>>().join(",");
         let mut nodes: Vec<Node> = (0..spec.nodes)
             .map(|node| {
                 let place = Place {
                     number: node + 1,
-                    port: ports[2 * node],
-                    controller_port: ports[2 * node + 1],
-                    advertised_port: spec.advertised.get(node).copied().unwrap_or(ports[2 * node]),
+                    port: ports[3 * node],
+                    internal_port: ports[3 * node + 2],
+                    controller_port: ports[3 * node + 1],
+                    advertised_port: spec.advertised.get(node).copied().unwrap_or(ports[3 * node]),
                     folder: tools::root().join(spec.name).join((node + 1).to_string()),
                 };
                 Node::prepare(place, &voters, spec.nodes, CLUSTER_ID, spec.properties)
             })
             .collect();
+        announce(&nodes);
         nodes.iter_mut().for_each(Node::start);
         let mut cluster = Self { nodes, external: None, _turn: Some(turn) };
         cluster.settle();

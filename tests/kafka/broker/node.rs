@@ -1,10 +1,11 @@
 //! One broker process: started, ended in every way a process can end, and started again on the same port and data.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
+use super::process::{Process, tail};
 use super::tools;
 
 const TEMPLATE: &str = include_str!("../../../scripts/kafka/server.properties");
@@ -15,6 +16,7 @@ const LOG_TAIL_LINES: usize = 60;
 pub struct Place {
     pub number: usize,
     pub port: u16,
+    pub internal_port: u16,
     pub controller_port: u16,
     /// What clients are told: the port of a proxy, or the node's own.
     pub advertised_port: u16,
@@ -26,44 +28,16 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Node {
     pub place: Place,
-    process: Option<Running>,
-}
-
-#[derive(Debug)]
-struct Running {
-    broker: Child,
-    /// Kills the broker once our end of its standard input is closed, however we ended.
-    warden: Child,
-}
-
-impl Running {
-    fn start(place: &Place) -> Self {
-        let log = File::options().create(true).append(true).open(place.log()).expect("the broker's log");
-        let mut broker = tools::java();
-        broker.arg("kafka.Kafka").arg(place.properties());
-        let broker = broker
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("the broker's log"))
-            .stderr(log)
-            .spawn()
-            .expect("java starts");
-        let script = format!("cat >/dev/null; kill -9 {}", broker.id());
-        let warden = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
-        Self { broker, warden: warden.expect("a shell starts") }
-    }
-
-    fn end(mut self) {
-        // The warden first: once the broker is gone its number may belong to somebody else.
-        let _ = self.warden.kill();
-        let _ = self.warden.wait();
-        let _ = self.broker.kill();
-        let _ = self.broker.wait();
-    }
+    process: Option<Process>,
 }
 
 impl Place {
     fn properties(&self) -> PathBuf {
         self.folder.join("server.properties")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
     }
 
     fn log(&self) -> PathBuf {
@@ -80,10 +54,11 @@ impl Node {
         for (name, value) in [
             ("node", place.number.to_string()),
             ("port", place.port.to_string()),
+            ("internal_port", place.internal_port.to_string()),
             ("controller_port", place.controller_port.to_string()),
             ("advertised_port", place.advertised_port.to_string()),
             ("voters", voters.to_owned()),
-            ("data", place.folder.join("data").display().to_string()),
+            ("data", place.data().display().to_string()),
             ("replicas", nodes.to_string()),
             ("in_sync", nodes.min(2).to_string()),
         ] {
@@ -91,76 +66,72 @@ impl Node {
         }
         extra.iter().for_each(|(name, value)| properties.push_str(&format!("{name}={value}\n")));
         fs::write(place.properties(), properties).expect("the broker's configuration");
+        let node = Self { place, process: None };
+        node.format(nodes, cluster);
+        node
+    }
+
+    /// Fresh storage: a copy of what was formatted once, because a formatter takes seconds to start.
+    fn format(&self, nodes: usize, cluster: &str) {
+        let (blank, data) = (tools::root().join(format!("blank/{}-of-{nodes}", self.place.number)), self.place.data());
+        if blank.exists() {
+            return copy_tree(&blank, &data);
+        }
         let mut format = tools::java();
-        format.args(["kafka.tools.StorageTool", "format", "-t", cluster, "-c"]).arg(place.properties());
+        format.args(["kafka.tools.StorageTool", "format", "-t", cluster, "-c"]).arg(self.place.properties());
         let formatted = format.stdin(Stdio::null()).output().expect("java starts");
-        assert!(
-            formatted.status.success(),
-            "storage could not be formatted: {}{}",
-            String::from_utf8_lossy(&formatted.stdout),
-            String::from_utf8_lossy(&formatted.stderr)
-        );
-        Self { place, process: None }
+        let said = [formatted.stdout, formatted.stderr].concat();
+        assert!(formatted.status.success(), "storage could not be formatted: {}", String::from_utf8_lossy(&said));
+        let draft = blank.with_extension("draft");
+        let _ = fs::remove_dir_all(&draft);
+        copy_tree(&data, &draft);
+        fs::rename(draft, blank).expect("formatted storage is kept");
     }
 
     /// Starts it on the port and the data it had. Does not wait.
     pub fn start(&mut self) {
         assert!(self.process.is_none(), "node {} is running", self.place.number);
-        self.process = Some(Running::start(&self.place));
+        let mut broker = tools::java();
+        broker.arg("kafka.Kafka").arg(self.place.properties());
+        self.process = Some(Process::start(broker, &self.place.log()));
     }
 
     /// kill -9.
     pub fn kill(&mut self) {
-        if let Some(running) = self.process.take() {
-            running.end();
-        }
+        self.process = None;
     }
 
     /// SIGTERM, and waits until it has gone; kills it when that takes longer than `most`. Whether it went by itself.
     pub fn terminate(&mut self, most: Duration) -> bool {
-        let Some(mut running) = self.process.take() else { return true };
-        signal(running.broker.id(), "TERM");
-        let begun = Instant::now();
-        let went = loop {
-            match running.broker.try_wait() {
-                Ok(Some(_)) => break true,
-                _ if begun.elapsed() > most => break false,
-                _ => std::thread::sleep(Duration::from_millis(20)),
-            }
-        };
-        running.end();
-        went
+        let Some(mut process) = self.process.take() else { return true };
+        process.signal("TERM");
+        process.wait_end(most).is_some()
     }
 
     /// SIGSTOP: connections stay, nothing answers.
-    pub fn freeze(&self) {
-        self.signal("STOP");
+    pub fn freeze(&mut self) {
+        self.process.iter_mut().for_each(|process| process.signal("STOP"));
     }
 
     /// SIGCONT.
-    pub fn thaw(&self) {
-        self.signal("CONT");
+    pub fn thaw(&mut self) {
+        self.process.iter_mut().for_each(|process| process.signal("CONT"));
     }
 
-    fn signal(&self, name: &str) {
-        let running = self.process.as_ref().unwrap_or_else(|| panic!("node {} is not running", self.place.number));
-        signal(running.broker.id(), name);
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Panics when the process has ended by itself.
     pub fn assert_alive(&mut self) {
-        let Some(running) = &mut self.process else { return };
-        if let Ok(Some(status)) = running.broker.try_wait() {
+        if let Some(status) = self.process.as_mut().and_then(Process::ended) {
             panic!("broker {} ended by itself: {status}\n{}", self.place.number, self.log_tail());
         }
     }
 
     /// The end of what the broker said.
     pub fn log_tail(&self) -> String {
-        let log = fs::read(self.place.log()).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+        tail(&self.place.log(), LOG_TAIL_LINES)
     }
 }
 
@@ -169,12 +140,18 @@ impl Drop for Node {
         if std::thread::panicking() && self.process.is_some() {
             println!("the log of broker {} ends with:\n{}", self.place.number, self.log_tail());
         }
-        self.kill();
     }
 }
 
-/// Sends a signal to a process of ours.
-pub fn signal(process: u32, name: &str) {
-    let sent = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().expect("kill runs");
-    assert!(sent.success(), "SIG{name} to {process}");
+/// Copies a folder with everything in it.
+pub fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder for the copy");
+    for entry in fs::read_dir(from).expect("a folder").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a copy");
+        }
+    }
 }
