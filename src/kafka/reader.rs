@@ -35,7 +35,7 @@ pub struct Read<'a> {
     pub header: &'a [u8],
 }
 
-/// Shows every committed record to `see`; an error when the end is not reached within `patience`.
+/// Shows every record, committed or not, to `see`; an error when the end is not reached within `patience`.
 pub fn read_all(
     settings: &Settings,
     part: &Part,

@@ -128,7 +128,7 @@ fn feed(
 fn send(producer: &ThreadedProducer<DefaultProducerContext>, click: &Click, number: u64, partitions: u64) {
     let key = click.truth.id.to_be_bytes();
     // Every seventh record has headers of its own, so that keeping them can be checked.
-    let headers = (number % 7 == 0).then(|| {
+    let headers = number.is_multiple_of(7).then(|| {
         let trace = number.to_string();
         OwnedHeaders::new()
             .insert(Header { key: "trace", value: Some(&trace) })

@@ -221,7 +221,7 @@ impl Proxy {
     fn end(&self, client: &str, fate: Fate) -> usize {
         let connections = lock(&self.shared.connections);
         let hit = connections.values().filter(|connection| lock(&connection.client).starts_with(client));
-        hit.map(|connection| connection.fate.send_replace(fate)).count()
+        hit.inspect(|connection| drop(connection.fate.send_replace(fate))).count()
     }
 
     /// How many requests are being held.
