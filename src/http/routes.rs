@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 
 use super::problem::{Kind, Problem};
 use super::server::HttpLimits;
-use super::{decide, observe, probes, status};
+use super::{aggregates, decide, observe, probes, status};
 use crate::metrics::Metrics;
 use crate::workers::{Readiness, Stream, Streams};
 
@@ -68,6 +68,7 @@ fn service_routes() -> Router<Arc<Api>> {
         .route("/v1/streams", get(status::list))
         .route("/v1/streams/{stream}", get(status::show))
         .route("/v1/streams/{stream}/decide", post(decide::decide))
+        .route("/v1/streams/{stream}/aggregates/{aggregate}/{statistic}", get(aggregates::answer))
 }
 
 fn admin_routes() -> Router<Arc<Api>> {

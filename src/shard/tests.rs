@@ -18,6 +18,7 @@ fn plan_of(seen: Seen, filter: TimingSpec) -> Arc<Plan> {
         max_skew_ms: SKEW_MS,
         dedup: DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), seen),
         frequency: None,
+        aggregates: Vec::new(),
     })
 }
 

@@ -7,13 +7,18 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::message::{Answered, Ask, AskError, Message, RecordError, Recorded, ShardStatus, Submission};
+use super::message::{
+    AggregateAskError, Answered, Ask, AskError, Message, RecordError, Recorded, ShardStatus, Submission,
+};
 use super::owned::Restored;
 use super::residency::Residents;
 use super::worker::Workers;
 use crate::hash::Fingerprint;
 use crate::random::mix;
-use crate::shard::{Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason, Verdict};
+use crate::shard::{
+    AggregateAnswer, AggregateQuestion, Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason,
+    Verdict,
+};
 use crate::store::{Health, Store};
 
 /// One stream and the way to its shards.
@@ -143,6 +148,27 @@ impl Stream {
         }
         let all: Option<Vec<_>> = all.into_iter().collect();
         Ok(Answers { answers: all.ok_or(AskError::Elsewhere)? })
+    }
+
+    /// Asks an aggregate of all shards that are here together, each as of where it stands.
+    pub async fn aggregate(&self, question: AggregateQuestion) -> Result<AggregateAnswer, AggregateAskError> {
+        let place = self.plan.aggregate(&question.aggregate)?.0;
+        let question = Arc::new(question);
+        let mut replies = Vec::new();
+        for (_, route) in self.shards.iter().enumerate().filter(|(partition, _)| self.is_here(*partition)) {
+            let (reply, part) = oneshot::channel();
+            let message = Message::Aggregate { shard: route.shard, question: question.clone(), reply };
+            route.worker.send(message).await.map_err(|_| AggregateAskError::Stopping)?;
+            replies.push(part);
+        }
+        let mut parts = Vec::new();
+        for part in replies {
+            parts.push(part.await.map_err(|_| AggregateAskError::Stopping)??);
+        }
+        let plan = self.plan.clone();
+        // Merging large sketches takes long enough to hold up other requests.
+        let answer = tokio::task::spawn_blocking(move || plan.aggregates[place].answer(&question, parts));
+        Ok(answer.await.map_err(|_| AggregateAskError::Stopping)??)
     }
 
     /// The shards in figures, by partition.

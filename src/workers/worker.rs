@@ -258,6 +258,9 @@ impl Worker {
                 let _ = reply.send(recorded);
             }
             Message::Ask(ask) => self.answer(ask),
+            Message::Aggregate { shard, question, reply } => {
+                let _ = reply.send(self.shards[shard].shard.aggregate_part(&question));
+            }
             Message::Status { shard, reply } => {
                 let _ = reply.send(self.shards[shard].status());
             }

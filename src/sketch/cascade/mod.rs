@@ -151,6 +151,15 @@ impl Cascade {
         }
     }
 
+    /// Every label that a later answer may name; some twice.
+    pub fn held_labels(&self, into: &mut Vec<u128>) {
+        if let Body::Cells(store) = &self.body {
+            into.extend(store.raw.iter().map(|one| one.label));
+            let ranges = store.levels.iter().flat_map(|level| &level.forest.nodes);
+            ranges.for_each(|node| into.extend(node.mass.held_labels()));
+        }
+    }
+
     /// Observations that are kept as they came.
     pub fn raw(&self) -> &[Observation] {
         match &self.body {

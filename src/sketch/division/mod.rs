@@ -120,6 +120,11 @@ impl Division {
         self.held().map(|(_, _, cell)| cell.content.nodes()).sum()
     }
 
+    /// Every label that a later answer may name; some twice.
+    pub fn held_labels(&self, into: &mut Vec<u128>) {
+        self.held().for_each(|(_, _, cell)| into.extend(cell.content.held_labels()));
+    }
+
     fn held(&self) -> impl Iterator<Item = (u8, i64, &Cell)> {
         self.rows.iter().enumerate().flat_map(|(width, row)| {
             let cells = row.cells.iter().enumerate();

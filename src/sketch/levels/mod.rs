@@ -139,6 +139,15 @@ impl Levels {
         }
     }
 
+    /// Every label that a later answer may name; some twice.
+    pub fn held_labels(&self, into: &mut Vec<u128>) {
+        if let Body::Cells(store) = &self.body {
+            into.extend(store.raw.keys().map(|key| store::observation(key).label));
+            let ranges = store.levels.iter().flat_map(|level| level.tree.ranges());
+            ranges.for_each(|(_, _, content)| into.extend(content.held_labels()));
+        }
+    }
+
     /// Raw observations and nodes of all digests with their buffers folded in: what the papers count.
     pub fn nodes(&self) -> usize {
         match &self.body {

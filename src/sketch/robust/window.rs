@@ -106,14 +106,22 @@ impl WindowStore {
 
     /// Becomes the sketch of both sets of elements. `other` must be made with the same hash and tau.
     pub fn merge(&mut self, other: &Self) {
+        self.absorb(other);
+        self.settle();
+    }
+
+    /// As [`WindowStore::merge`], but compacted only when there is much to compact: many small ones cost little.
+    pub fn absorb(&mut self, other: &Self) {
         for (floor, others) in self.floors.iter_mut().zip(&other.floors) {
             *floor = (*floor).max(*others);
         }
         for (list, others) in self.lists.iter_mut().zip(&other.lists) {
             list.elements.extend_from_slice(&others.elements);
         }
-        self.loose += 1;
-        self.settle();
+        self.loose += 1 + other.stored();
+        if self.loose >= self.room {
+            self.settle();
+        }
     }
 
     pub fn is_settled(&self) -> bool {

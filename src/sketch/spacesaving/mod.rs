@@ -69,6 +69,11 @@ impl SpaceSaving {
         self.floor
     }
 
+    /// Every label that has a counter or is buffered; some twice.
+    pub(crate) fn held(&self) -> impl Iterator<Item = u128> {
+        self.counters.iter().map(|counter| counter.label).chain(self.buffer.iter().map(|(label, _)| *label))
+    }
+
     pub fn insert(&mut self, label: u128, weight: f64) {
         debug_assert!(weight > 0.0 && weight.is_finite());
         self.weight += weight;

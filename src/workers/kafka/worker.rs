@@ -515,6 +515,11 @@ impl KafkaWorker {
                 }
             },
             Message::Ask(ask) => self.answer(ask),
+            Message::Aggregate { shard, question, reply } => {
+                if let Some(owned) = self.tenants[shard].owned().filter(|owned| owned.is_caught_up) {
+                    let _ = reply.send(owned.shard.aggregate_part(&question));
+                }
+            }
             Message::Status { shard, reply } => {
                 if let Some(owned) = self.tenants[shard].owned() {
                     let _ = reply.send(owned.status());
