@@ -221,7 +221,12 @@ impl Proxy {
     fn end(&self, client: &str, fate: Fate) -> usize {
         let connections = lock(&self.shared.connections);
         let hit = connections.values().filter(|connection| lock(&connection.client).starts_with(client));
-        hit.inspect(|connection| drop(connection.fate.send_replace(fate))).count()
+        let mut ended = 0;
+        for connection in hit {
+            connection.fate.send_replace(fate);
+            ended += 1;
+        }
+        ended
     }
 
     /// How many requests are being held.
