@@ -250,6 +250,8 @@ async fn report_readiness(streams: Streams, metrics: Metrics) {
             metrics.ready.set(1);
             tracing::info!("ready");
         }
+        // Partitions that came meanwhile are being restored.
+        Readiness::Restoring => tracing::info!("not ready yet"),
         readiness => tracing::error!(?readiness, "not ready"),
     }
 }

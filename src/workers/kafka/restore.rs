@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::faults::{self, Mutant};
 use super::snapshots;
@@ -73,6 +73,7 @@ impl KafkaWorker {
     }
 
     fn try_restore(&mut self, shard: usize, epoch: u64) -> Result<NextOffset, Hindrance> {
+        let began = Instant::now();
         let delivery = self.tenants[shard].stream.delivery;
         self.require_producer(delivery)?;
         let tenant = &self.tenants[shard];
@@ -91,7 +92,7 @@ impl KafkaWorker {
         if Mutant::SkipReplay.is_on() && told.is_some() {
             (owned.position, owned.expected) = (owned.committed, None);
         }
-        owned.is_caught_up = false;
+        owned.began = began;
         let tenant = &mut self.tenants[shard];
         tracing::info!(
             shard = %tenant.id, committed = owned.committed.0, state = owned.shard.next().0, start = start.0,
