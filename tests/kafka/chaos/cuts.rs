@@ -9,7 +9,7 @@ use crate::stage::StageSpec;
 use crate::{only_from_ci_on, skip_without_kafka};
 
 /// A request that gets no answer is given up, and repeated, after a second.
-const IMPATIENT: &str = "  properties: {session.timeout.ms: 6000, heartbeat.interval.ms: 500, socket.timeout.ms: 1000, \
+const IMPATIENT: &str = "  instance: {instance}\n  properties: {session.timeout.ms: 6000, heartbeat.interval.ms: 500, socket.timeout.ms: 1000, \
                          reconnect.backoff.max.ms: 500}";
 
 fn begin(name: &'static str, records: u64, per_second: u64) -> Play {

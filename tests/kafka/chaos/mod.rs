@@ -13,7 +13,7 @@ mod points;
 mod snapshots;
 mod storm;
 
-pub use play::{Play, PlaySpec};
+pub use play::{DYNAMIC, Play, PlaySpec};
 
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::{only_from_ci_on, skip_without_kafka};
 
 /// Kills and doubtful commits, as many as a sound service passes with ease.
 fn play(mutant: &str) {
-    let kafka = "  properties: {session.timeout.ms: 6000, heartbeat.interval.ms: 500, socket.timeout.ms: 1000, \
+    let kafka = "  instance: {instance}\n  properties: {session.timeout.ms: 6000, heartbeat.interval.ms: 500, socket.timeout.ms: 1000, \
                  reconnect.backoff.max.ms: 500}";
     let mut play = Play::begin(&PlaySpec {
         stage: StageSpec { with_proxy: true, partitions: 2, ..StageSpec::new("mutant") },

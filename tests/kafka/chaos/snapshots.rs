@@ -10,7 +10,7 @@ use super::{Play, PlaySpec, Size};
 use crate::{only_from_ci_on, skip_without_kafka};
 
 const TOPIC: &str = "ebb-snapshots";
-pub const KAFKA: &str = "  snapshots: {topic: ebb-snapshots, every: 1s}\n  properties: {session.timeout.ms: 6000, \
+pub const KAFKA: &str = "  instance: {instance}\n  snapshots: {topic: ebb-snapshots, every: 1s}\n  properties: {session.timeout.ms: 6000, \
                          heartbeat.interval.ms: 500, reconnect.backoff.max.ms: 500}";
 /// Compacted as often as the broker can.
 const COMPACTED: [(&str, &str); 4] = [

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Play, PlaySpec, Size};
+use super::{DYNAMIC, Play, PlaySpec, Size};
 use crate::{only_from_ci_on, skip_without_kafka};
 
 fn storm(name: &'static str, kafka: &'static str) {
@@ -33,7 +33,7 @@ fn storm(name: &'static str, kafka: &'static str) {
 fn a_rebalance_storm_under_the_cooperative_protocol() {
     skip_without_kafka!();
     only_from_ci_on!();
-    storm("storm-cooperative", PlaySpec::new("", 0).kafka);
+    storm("storm-cooperative", DYNAMIC);
 }
 
 #[test]
