@@ -115,7 +115,7 @@ fn feed(
             UNTIL_ENOUGH if number >= spec.records => break,
             _ => {}
         }
-        if let Some(rate) = spec.per_second.filter(|_| number % 64 == 0) {
+        if let Some(rate) = spec.per_second.filter(|_| number.is_multiple_of(64)) {
             let due = Duration::from_secs_f64(number as f64 / rate as f64);
             thread::sleep(due.saturating_sub(begun.elapsed()));
         }
@@ -128,7 +128,7 @@ fn feed(
 fn send(producer: &ThreadedProducer<DefaultProducerContext>, click: &Click, number: u64, partitions: u64) {
     let key = click.truth.id.to_be_bytes();
     // Every seventh record has headers of its own, so that keeping them can be checked.
-    let headers = (number % 7 == 0).then(|| {
+    let headers = number.is_multiple_of(7).then(|| {
         let trace = number.to_string();
         OwnedHeaders::new()
             .insert(Header { key: "trace", value: Some(&trace) })

@@ -121,7 +121,7 @@ impl Play {
     pub fn kill(&mut self, number: usize) {
         if self.instances[number].kill() {
             self.note("kills");
-            if self.count("kills") % 5 == 0 {
+            if self.count("kills").is_multiple_of(5) {
                 let name = self.instances[number].name.clone();
                 self.audit.take(&self.stage, &self.plan, &name);
             }

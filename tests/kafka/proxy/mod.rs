@@ -220,8 +220,12 @@ impl Proxy {
 
     fn end(&self, client: &str, fate: Fate) -> usize {
         let connections = lock(&self.shared.connections);
-        let hit = connections.values().filter(|connection| lock(&connection.client).starts_with(client));
-        hit.map(|connection| connection.fate.send_replace(fate)).count()
+        let hit: Vec<&Connection> =
+            connections.values().filter(|connection| lock(&connection.client).starts_with(client)).collect();
+        for connection in &hit {
+            connection.fate.send_replace(fate);
+        }
+        hit.len()
     }
 
     /// How many requests are being held.
