@@ -1,10 +1,9 @@
 //! Decayed aggregates beside their peers, one thread, in one run: the product's methods, Apache DataSketches without any
 //! decay, an exact window, and a direct port of the published structure. Every contestant's answer is checked.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::Criterion;
 use datasketches::frequencies::FrequentItemsSketch;
@@ -18,8 +17,11 @@ use ebb::sketch::division::{Division, DivisionShape};
 use ebb::sketch::forward::Forward;
 use ebb::sketch::levels::Levels;
 use ebb::sketch::qdigest::{DigestShape, QDigest};
-use support::{Peer, race};
+use meter::{Meter, latency};
+use support::race;
 
+#[path = "aggregates/meter.rs"]
+mod meter;
 #[path = "aggregates/paper.rs"]
 mod paper;
 mod support;
@@ -49,37 +51,6 @@ fn observation(offset: u64, random: &mut Random) -> Observation {
     let normal = (0..4).map(|_| random.unit()).sum::<f64>() - 2.0;
     let value = (6.5 + 2.0 * 1.73 * normal).exp().min(65_535.0) as u64;
     Observation { time_ms: BEGIN_MS + offset as i64, value, label: u128::from(value % 5_000), weight: 1.0 }
-}
-
-/// Nanoseconds that this thread has really been running: on a machine that is shared, the wall clock also counts others.
-fn running_ns() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split(' ').next()?.parse().ok()
-}
-
-/// The best processor time of each contestant.
-#[derive(Default)]
-struct Meter(RefCell<BTreeMap<&'static str, f64>>);
-
-impl Meter {
-    fn peer<'a>(&'a self, name: &'static str, operations: usize, mut run: impl FnMut() + 'a) -> Peer<'a> {
-        Peer::new(name, operations as u64, move || {
-            let begin = running_ns();
-            run();
-            if let Some((begin, end)) = begin.zip(running_ns()) {
-                let ns = (end - begin) as f64 / operations as f64;
-                let mut best = self.0.borrow_mut();
-                let held = best.entry(name).or_insert(f64::INFINITY);
-                *held = held.min(ns);
-            }
-        })
-    }
-
-    fn print(&self) {
-        for (name, ns) in self.0.borrow().iter() {
-            println!("  processor time: {name:<44} {ns:>9.1} ns/op {:>9.3} M/s", 1e3 / ns);
-        }
-    }
 }
 
 /// Feeds a fresh structure and hands it back, so that its answers can be checked.
@@ -113,18 +84,6 @@ fn division(unit_ms: f64, content: ContentShape) -> Division {
 
 fn cascade(epsilon: f64, content: ContentShape) -> Cascade {
     Cascade::new(Cascade::shape(epsilon, SPAN_MS, content).expect("a cascade"))
-}
-
-/// Nanoseconds of one question, the median of many.
-fn latency(what: &str, mut ask: impl FnMut() -> f64) {
-    let mut times: Vec<Duration> = Vec::new();
-    while times.len() < 25 {
-        let start = Instant::now();
-        black_box(ask());
-        times.push(start.elapsed());
-    }
-    times.sort();
-    println!("  question: {what:<60} {:>12.1} us", times[times.len() / 2].as_nanos() as f64 / 1e3);
 }
 
 fn race_sums(flows: &[Observation]) {

@@ -31,6 +31,7 @@ fn plan() -> Arc<Plan> {
         max_skew_ms: 60_000,
         dedup: DedupSpec::of(FilterSpec::learning(filter, 4096).expect("a prior"), Seen::First),
         frequency: None,
+        aggregates: Vec::new(),
     })
 }
 

@@ -23,9 +23,6 @@ use support::{Peer, race};
 
 const WINDOW_MS: u64 = 3_600_000;
 const BATCH: usize = 64;
-/// Passes over the stream in one window. Each pass has items of its own.
-const PASSES: u64 = 6;
-
 /// A stream of which about half the arrivals repeat an item of the same pass.
 struct Stream {
     items: Vec<Fingerprint>,
@@ -49,20 +46,25 @@ fn item_bytes(number: u64) -> [u8; 24] {
 
 /// The time of each arrival and the salt of each pass: both run on from pass to pass.
 struct Clock {
-    now_ms: i64,
-    step_ms: i64,
+    start: u64,
+    arrivals: u64,
+    /// Milliseconds an arrival, in parts of 2^32.
+    step: u64,
     pass: u64,
 }
 
 impl Clock {
-    fn new(arrivals: usize) -> Self {
-        let step_ms = (WINDOW_MS / PASSES / arrivals as u64).max(1) as i64;
-        Self { now_ms: 1_700_000_000_000, step_ms, pass: 0 }
+    fn new(arrivals_per_window: u64) -> Self {
+        Self { start: 1_700_000_000_000, arrivals: 0, step: (WINDOW_MS << 32) / arrivals_per_window, pass: 0 }
     }
 
     fn tick(&mut self) -> i64 {
-        self.now_ms += self.step_ms;
-        self.now_ms
+        self.arrivals += 1;
+        self.now_ms()
+    }
+
+    fn now_ms(&self) -> i64 {
+        (self.start + ((u128::from(self.arrivals) * u128::from(self.step)) >> 32) as u64) as i64
     }
 
     fn next_pass(&mut self) -> Fingerprint {
@@ -137,11 +139,12 @@ fn salted_bytes(bytes: &[u8; 24], salt: [u8; 8]) -> [u8; 24] {
 struct Plain {
     filter: BloomFilter,
     clock: Clock,
+    passes_per_window: u64,
 }
 
 impl Plain {
     fn next_pass(&mut self) -> Fingerprint {
-        if self.clock.pass % PASSES == 0 {
+        if self.clock.pass.is_multiple_of(self.passes_per_window) {
             self.filter.clear();
         }
         self.clock.next_pass()
@@ -201,8 +204,13 @@ fn spec(memory: u64) -> TimingSpec {
     TimingSpec::time(WINDOW_MS, 0, memory).unwrap()
 }
 
-fn constant(arrivals: usize) -> PriorSpec {
-    PriorSpec::Constant(Share::new(1.0 / (arrivals as u64 * PASSES) as f64).unwrap())
+fn constant(arrivals_per_window: u64) -> PriorSpec {
+    PriorSpec::Constant(Share::new(1.0 / arrivals_per_window as f64).unwrap())
+}
+
+/// As many as fill the memory with 16 bits for each distinct item: two arrivals in three are one.
+fn arrivals_per_window(memory: u64) -> u64 {
+    memory * 8 / 16 * 3 / 2
 }
 
 fn learned() -> PriorSpec {
@@ -224,19 +232,20 @@ fn observations(course: &Course) {
     let operations = arrivals as u64;
     let key = HashKey::new([9; 16]);
     let bits = memory as usize * 8;
-    let plain = |filter| Plain { filter, clock: Clock::new(arrivals) };
-    // 16 bits an item: what fills our side in one window in cache.
+    let per_window = arrivals_per_window(memory);
+    let passes_per_window = (per_window / operations).max(1);
+    let plain = |filter| Plain { filter, clock: Clock::new(per_window), passes_per_window };
     let mut own_choice = plain(BloomFilter::with_num_bits(bits).expected_items(bits / 16));
     let mut four_hashes = plain(BloomFilter::with_num_bits(bits).hashes(4));
     let mut plain_bytes = plain(BloomFilter::with_num_bits(bits).expected_items(bits / 16));
     let mut standard = TimingFilter::new(spec(memory)).unwrap();
     let inferential = |prior| InferentialFilter::new(spec(memory), Seen::Last, prior).unwrap();
-    let (mut constant, mut from_bytes) = (inferential(constant(arrivals)), inferential(learned()));
+    let (mut constant, mut from_bytes) = (inferential(constant(per_window)), inferential(learned()));
     let mut learned = inferential(learned());
-    let mut clocks: [Clock; 4] = std::array::from_fn(|_| Clock::new(arrivals));
+    let mut clocks: [Clock; 4] = std::array::from_fn(|_| Clock::new(per_window));
     let [standard_clock, constant_clock, bytes_clock, learned_clock] = &mut clocks;
     let mut exact = ExactMap::default();
-    let mut exact_clock = Clock::new(map_arrivals);
+    let mut exact_clock = Clock::new(6 * map_arrivals as u64);
     println!("\nplain filter: {} hashes by its own choice", own_choice.filter.num_hashes());
     let peers = vec![
         Peer::new("plain check + insert, hashed", operations, || own_choice.observe(&stream.items)),
@@ -279,7 +288,7 @@ fn observations(course: &Course) {
 fn posterior_alone() {
     let stream = stream(1 << 16);
     let mut filter = TimingFilter::new(spec(512 << 10)).unwrap();
-    let mut clock = Clock::new(1 << 16);
+    let mut clock = Clock::new(arrivals_per_window(512 << 10));
     (0..12).for_each(|_| {
         observe_standard(&mut filter, &mut clock, &stream.items);
     });
@@ -287,7 +296,7 @@ fn posterior_alone() {
     let reading = |&item: &Fingerprint| (salted(item, salt), filter.look(salted(item, salt)));
     let readings: Vec<_> = stream.items.iter().map(reading).collect();
     let share = Share::new(1e-5).unwrap();
-    let now = clock.now_ms;
+    let now = clock.now_ms();
     let penalties = penalties();
     let evidence = |item, reading| filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Whole);
     let evidences: Vec<Evidence> = readings.iter().map(|(item, reading)| evidence(*item, reading)).collect();
@@ -325,8 +334,8 @@ fn posterior_alone() {
 fn main() {
     if std::env::args().any(|argument| argument == "--criterion") {
         let stream = stream(1 << 16);
-        let mut filter = InferentialFilter::new(spec(512 << 10), Seen::Last, constant(1 << 16)).unwrap();
-        let mut clock = Clock::new(1 << 16);
+        let mut filter = InferentialFilter::new(spec(512 << 10), Seen::Last, constant(1 << 18)).unwrap();
+        let mut clock = Clock::new(arrivals_per_window(512 << 10));
         Criterion::default().sample_size(20).bench_function("65536 observations, posterior + decision", |bencher| {
             bencher.iter(|| observe_inferential(&mut filter, &mut clock, &stream.items));
         });

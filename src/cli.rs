@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::app::{DemoOptions, ProduceOptions};
+use crate::app::{self, DemoOptions, ProduceOptions};
 use crate::config::{Config, Mistakes, environment};
 use crate::kafka::properties;
 
@@ -136,7 +136,9 @@ impl Source {
         let file = self.path();
         let refused = |mistakes| Refused { name: self.name(), mistakes };
         let variables = environment().map_err(refused)?;
-        Config::load(file.as_deref(), variables, properties::check).map_err(refused)
+        let config = Config::load(file.as_deref(), variables, properties::check).map_err(refused)?;
+        app::verify(&config).map_err(refused)?;
+        Ok(config)
     }
 
     /// How messages name it.

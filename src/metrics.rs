@@ -58,10 +58,13 @@ pub struct Metrics {
     registry: Registry,
     pub events: IntCounterVec,
     pub rejected: IntCounterVec,
+    pub decisions: IntCounterVec,
     pub lag: IntGaugeVec,
     pub event_time: GaugeVec,
     pub fill: GaugeVec,
     pub false_duplicates: GaugeVec,
+    pub trusted: IntGaugeVec,
+    pub isolated_keys: IntGaugeVec,
     pub state_bytes: IntGaugeVec,
     pub checkpoint_time: GaugeVec,
     pub checkpoint_bytes: IntGaugeVec,
@@ -103,6 +106,11 @@ impl Metrics {
         Self {
             events: d.counters("events_total", "Records folded, by verdict.", &["stream", "verdict"]),
             rejected: d.counters("rejected_total", "Records rejected, by reason.", &["stream", "reason"]),
+            decisions: d.counters(
+                "decisions_total",
+                "Decisions about recorded events, by what they rest on; learning and miscalibrated fall back to the standard answer.",
+                &["stream", "basis"],
+            ),
             lag: d.gauges("lag_records", "Records of the log that are not folded yet.", &shard),
             event_time: d.ratios("event_time_seconds", "The shard's clock: the largest accepted event time.", &shard),
             fill: d.ratios("filter_fill_ratio", "Share of the dedup filter's cells that are live.", &shard),
@@ -111,6 +119,12 @@ impl Metrics {
                 "Estimated share of new items that the standard answer would call duplicates.",
                 &shard,
             ),
+            trusted: d.gauges(
+                "posterior_trusted",
+                "1 when stated chances are believed, 0 when they did not come true lately and the standard answer is given.",
+                &shard,
+            ),
+            isolated_keys: d.gauges("isolated_keys", "Keys with a filter of their own.", &shard),
             state_bytes: d.gauges("state_bytes", "Memory of the shard's views.", &shard),
             checkpoint_time: d.ratios(
                 "checkpoint_timestamp_seconds",

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use ebb::filter::timing::TimingSpec;
 use ebb::hash::HashKey;
 use ebb::random::Random;
-use ebb::shard::{DedupSpec, EventSpec, FilterSpec, Outcome, Plan, Reader, Record, Seen, Shard, TimeUnit};
+use ebb::shard::{
+    AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Measure, Method, Outcome, Over, Plan, Reader,
+    Record, Seen, Shard, TimeUnit, Weights,
+};
 
 const RECORDS: u64 = 6_000;
 const CUTS: u64 = 240;
@@ -22,7 +25,42 @@ fn plan(seen: Seen, filter: TimingSpec) -> Arc<Plan> {
         max_skew_ms: 60_000,
         dedup: DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), seen),
         frequency: None,
+        aggregates: Vec::new(),
     })
+}
+
+/// An aggregate of every method, by key and with a label that never comes again: keys leave, texts are let go.
+fn aggregating() -> Arc<Plan> {
+    let path = |path: &str| path.parse().unwrap();
+    let event = EventSpec {
+        key: Some(path("campaign")),
+        time: Some((path("ts"), TimeUnit::Milliseconds)),
+        numbers: vec![path("ad")],
+        labels: vec![path("ts")],
+        ..EventSpec::of_item(vec![path("ip"), path("ad")])
+    };
+    let aggregate = |method: Method| {
+        AggregateSpec::new(AggregateParameters {
+            name: method.name().into(),
+            of: Measure::Number(0),
+            over: Over::All,
+            method,
+            epsilon: 0.25,
+            delta: 0.05,
+            decay: Some("exponential:half_life=10s".parse().unwrap()),
+            horizon_ms: 60_000,
+            keys: Some(2),
+            top: Some(0),
+            step: 0.5,
+            max: 8.0,
+            weights: Weights::Ones,
+            seed: 1,
+        })
+        .unwrap()
+    };
+    let plan = plan(Seen::First, TimingSpec::time(60_000, 10_000, 8 << 10).unwrap());
+    let reader = Arc::new(Reader::new(event, HashKey::new([3; 16])).unwrap());
+    Arc::new(Plan { reader, aggregates: Method::ALL.map(aggregate).into(), ..(*plan).clone() })
 }
 
 /// Both clocks, both ways of measuring the window.
@@ -120,6 +158,34 @@ fn every_crash_point_and_restart_gives_the_same_verdicts_and_bytes() {
         }
     }
     assert!(cuts >= 200, "{cuts} cuts");
+}
+
+#[test]
+fn aggregates_of_every_method_survive_every_cut() {
+    let log = log();
+    let log = records(&log);
+    let plan = aggregating();
+    let (_, bytes) = uninterrupted(&plan, &log);
+    for seed in 0..3 {
+        let mut random = Random::new(seed);
+        let mut shard = Shard::new(plan.clone(), 5).unwrap();
+        let mut rest = &log[..];
+        while !rest.is_empty() {
+            let (batch, after) = rest.split_at((1 + random.below(1_000) as usize).min(rest.len()));
+            shard.apply_batch(batch, &mut Vec::new());
+            let kept = shard.snapshot();
+            shard = Shard::restore(plan.clone(), 5, &kept).unwrap();
+            assert!(shard.snapshot() == kept, "a restored shard has the bytes it came from");
+            rest = after;
+        }
+        assert!(shard.snapshot() == bytes, "bytes of split {seed}");
+        for status in shard.status().aggregates {
+            let keys = status.keys.unwrap();
+            let has_horizon = !["integral", "forward"].contains(&status.name.as_str());
+            assert!(keys.other_events > 100 && (status.refused[3] > 0) == has_horizon, "{status:?}");
+            assert!(status.events > 2_000 && status.texts < status.events / 2, "{status:?}");
+        }
+    }
 }
 
 #[test]

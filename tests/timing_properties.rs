@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ebb::filter::timing::{Drive, Layout, TimingFilter, TimingSpec};
+use ebb::filter::timing::{AgeUnit, Drive, Layout, Likelihood, Reading, TimingError, TimingFilter, TimingSpec};
 use ebb::hash::Fingerprint;
 use ebb::random::{Random, mix};
 use proptest::prelude::*;
@@ -14,6 +14,21 @@ fn cases(usual: u32) -> ProptestConfig {
 
 fn item(number: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
+}
+
+/// Nibbles in lines are the usual shape, and have a path of their own.
+fn usual(timed: bool) -> impl Strategy<Value = TimingSpec> {
+    (shape(timed), 1u8..=8, 1u64..=3).prop_map(|(spec, k, lines)| {
+        let drive = match spec.drive() {
+            Drive::Time { window_ms, lateness_ms, tick_ms } => Drive::Time {
+                window_ms: window_ms.min(8 * tick_ms),
+                lateness_ms: lateness_ms.min(4 * tick_ms),
+                tick_ms,
+            },
+            Drive::Count { window, block } => Drive::Count { window: window.min(12 * block), block },
+        };
+        TimingSpec::new(drive, Layout::Lines(lines), 4, k).unwrap()
+    })
 }
 
 /// Any shape: timer bits, cells per item, layout, blocks, spare ticks, lateness.
@@ -62,6 +77,39 @@ fn steps(seed: u64, spec: &TimingSpec, count: usize) -> Vec<Step> {
     (0..count).map(|_| step()).collect()
 }
 
+/// What the item's cells say, one by one.
+fn brute_reading(filter: &TimingFilter, item: Fingerprint) -> Reading {
+    let live = |age: &u8| *age <= filter.spec().oldest_live_age();
+    let ages: Vec<Option<u8>> =
+        filter.cells_of(item).iter().map(|&cell| filter.stored_age(cell).filter(live)).collect();
+    let age = if ages.contains(&None) { None } else { ages.iter().copied().max().flatten() };
+    let oldest = ages.iter().filter(|other| **other == age).count() as u8;
+    Reading { age, cells: ages.len() as u8, oldest }
+}
+
+/// Share of exactly this age among the cells of at least this age, the expired included.
+fn brute_share(filter: &TimingFilter, cells: std::ops::Range<u64>, age: u8, own: f64, lean: (f64, f64)) -> f64 {
+    let at_least = |cell: &u64| filter.stored_age(*cell).is_none_or(|other| other >= age);
+    let exactly = cells.clone().filter(|&cell| filter.stored_age(cell) == Some(age)).count() as f64;
+    let at_least = cells.filter(at_least).count() as f64;
+    (exactly - own + lean.0 * lean.1) / (at_least - own + lean.0)
+}
+
+/// The likelihood is what a count over all cells (or those of the line) says.
+fn check_likelihood(filter: &TimingFilter, item: Fingerprint, reading: &Reading) {
+    let Some(age) = reading.age else { return };
+    let power = i32::from(reading.oldest);
+    let whole = brute_share(filter, 0..filter.spec().cells(), age, 0.0, (0.0, 0.0));
+    let got = filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Whole).by_others;
+    assert!((got - whole.powi(power)).abs() < 1e-12, "{got} is not {}", whole.powi(power));
+    if let (Layout::Lines(_), 4) = (filter.spec().layout(), filter.spec().timer_bits()) {
+        let line = filter.cells_of(item)[0] / 128 * 128;
+        let share = brute_share(filter, line..line + 128, age, f64::from(reading.oldest), (32.0, whole));
+        let got = filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Line).by_others;
+        assert!((got - share.powi(power)).abs() < 1e-12, "in the line {got} is not {}", share.powi(power));
+    }
+}
+
 /// What every cell was last stamped with, by brute force.
 #[derive(Default)]
 struct Shadow(BTreeMap<u64, i64>);
@@ -77,6 +125,12 @@ impl Shadow {
     /// T2 and T4.
     fn check(&self, filter: &TimingFilter, block: i64) {
         let spec = filter.spec();
+        for age in 0..=spec.oldest_live_age() {
+            let reading = Reading { age: Some(age), cells: 1, oldest: 1 };
+            let before: u64 = (0..age).map(|younger| filter.arrivals_of_age(younger)).sum();
+            let expected = (before as f64, filter.arrivals_of_age(age) as f64);
+            assert_eq!(filter.segment(&reading, AgeUnit::Arrivals), expected, "arrivals of age {age}");
+        }
         let mut by_age = vec![0u64; 256];
         let mut expired = 0;
         for cell in 0..spec.cells() {
@@ -111,6 +165,7 @@ fn count_driven_run(spec: TimingSpec, seed: u64) {
     for (arrival, step) in steps(seed, &spec, 600).into_iter().enumerate() {
         let arrival = arrival as i64;
         let reading = filter.look(item(step.item));
+        assert_eq!(reading, brute_reading(&filter, item(step.item)));
         for window in [step.window, spec.drive().window()] {
             let seen = last.get(&step.item).is_some_and(|at| arrival - 1 - at < window as i64);
             assert!(!seen || filter.standard(&reading, 0, window), "T1: window {window} at {arrival}");
@@ -123,6 +178,7 @@ fn count_driven_run(spec: TimingSpec, seed: u64) {
         }
         filter.arrive(0);
         if arrival % 17 == 0 {
+            check_likelihood(&filter, item(step.item), &filter.look(item(step.item)));
             shadow.check(&filter, (arrival + 1) / block);
         }
     }
@@ -155,7 +211,9 @@ fn time_driven_run(spec: TimingSpec, seed: u64) -> (TimingFilter, Vec<(u64, i64)
             assert!(age > i64::from(spec.oldest_live_age()), "only what is too late is dropped");
         }
         filter.arrive(at);
+        assert_eq!(filter.look(item(step.item)), brute_reading(&filter, item(step.item)));
         if index % 17 == 0 {
+            check_likelihood(&filter, item(step.item), &filter.look(item(step.item)));
             shadow.check(&filter, now.div_euclid(tick_ms as i64));
         }
     }
@@ -171,12 +229,18 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn count_driven_filters_never_deny_what_is_in_the_window(spec in shape(false), seed: u64) {
+    fn count_driven_filters_never_deny_what_is_in_the_window(
+        spec in prop_oneof![shape(false), usual(false)],
+        seed: u64,
+    ) {
         count_driven_run(spec, seed);
     }
 
     #[test]
-    fn time_driven_filters_never_deny_what_is_in_the_window_late_events_included(spec in shape(true), seed: u64) {
+    fn time_driven_filters_never_deny_what_is_in_the_window_late_events_included(
+        spec in prop_oneof![shape(true), usual(true)],
+        seed: u64,
+    ) {
         time_driven_run(spec, seed);
     }
 
@@ -219,6 +283,8 @@ proptest! {
             prop_assert_eq!(filter.look(item(step.item)), twin.look(item(step.item)));
         }
         prop_assert_eq!(filter.encode(), twin.encode());
+        prop_assert_eq!(filter.arrived(), steps.len() as u64);
+        prop_assert_eq!(twin.arrived(), steps.len() as u64);
     }
 
     #[test]
@@ -257,5 +323,66 @@ proptest! {
         }
         let counted: u64 = (0..=255).map(|age| filter.cells_of_age(age)).sum();
         prop_assert_eq!(counted + filter.cells_expired(), spec.cells());
+    }
+}
+
+#[test]
+fn impossible_shapes_are_refused_with_the_nearest_possible_one() {
+    let drive = |window, block| Drive::Count { window, block };
+    let new = |drive, layout, bits, k| TimingSpec::new(drive, layout, bits, k).unwrap_err();
+    let lines = Layout::Lines(1);
+    assert_eq!(new(drive(10, 1), lines, 4, 0), TimingError::CellsPerItem { given: 0, nearest: 1 });
+    assert_eq!(new(drive(10, 1), lines, 4, 17), TimingError::CellsPerItem { given: 17, nearest: 16 });
+    assert_eq!(new(drive(10, 1), lines, 2, 4), TimingError::TimerBits { given: 2, nearest: 3 });
+    assert_eq!(new(drive(10, 1), lines, 9, 4), TimingError::TimerBits { given: 9, nearest: 8 });
+    assert_eq!(new(drive(5, 6), lines, 4, 4), TimingError::WindowBelowBlock { window: 5, block: 6, nearest: 5 });
+    assert_eq!(new(drive(0, 6), lines, 4, 4), TimingError::Zero("the window"));
+    assert_eq!(new(drive(6, 0), lines, 4, 4), TimingError::Zero("the block"));
+    let refused = TimingError::TooManyBlocks { blocks: 14, bits: 4, most: 13, nearest: 11 };
+    assert_eq!(new(drive(140, 10), lines, 4, 4), refused);
+    assert!(TimingSpec::new(drive(140, 11), lines, 4, 4).is_ok(), "the nearest is possible");
+    assert_eq!(new(drive(10, 1), Layout::Lines(0), 4, 4), TimingError::MemoryTooSmall { given: 0, nearest: 64 });
+    assert_eq!(new(drive(10, 1), Layout::Spread(0), 4, 4), TimingError::MemoryTooSmall { given: 0, nearest: 8 });
+    assert!(matches!(new(drive(10, 1), Layout::Lines(u64::MAX), 4, 4), TimingError::MemoryTooLarge { .. }));
+    assert!(matches!(new(drive(u64::MAX, u64::MAX / 2), lines, 4, 4), TimingError::WindowTooLong { .. }));
+    assert!(TimingSpec::time(1000, 0, 63).is_err() && TimingSpec::time(1000, 0, 64).is_ok());
+    let full = TimingSpec::new(drive(130, 10), lines, 4, 4).unwrap();
+    assert_eq!(full.with_spare(1), Err(TimingError::TooMuchSpare { spare: 1, bits: 4, blocks: 13, nearest: 0 }));
+}
+
+#[test]
+fn bytes_of_a_filter_never_change_between_releases() {
+    let spec = TimingSpec::time(60_000, 5_000, 64).unwrap();
+    let mut filter = TimingFilter::new(spec).unwrap();
+    for number in 0..4 {
+        filter.insert(item(number), 1_700_000_000_000 + 7_000 * number as i64);
+        filter.arrive(1_700_000_000_000 + 7_000 * number as i64);
+    }
+    let hex: String = filter.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, GOLDEN);
+}
+
+const GOLDEN: &str = "74696d66010000e0d4038827a92a00010404010108bae5cf8b01000004000000000000000000000000000001010001\
+    0100000000000008000000000000700000000000ba000a0000b000000700080000000000000000000000b070000800000000a0000000b0000000\
+    0080000000000007000a001b2e1f08094932b4";
+
+#[test]
+fn damaged_or_foreign_bytes_are_refused() {
+    let spec = TimingSpec::count(1000, 128).unwrap();
+    let mut filter = TimingFilter::new(spec).unwrap();
+    (0..50).for_each(|number| {
+        filter.insert(item(number), 0);
+        filter.arrive(0);
+    });
+    let bytes = filter.encode();
+    assert!(TimingFilter::decode(spec, &bytes).is_ok());
+    for other in [TimingSpec::count(1001, 128), TimingSpec::count(1000, 192), TimingSpec::time(1000, 0, 128)] {
+        assert!(TimingFilter::decode(other.unwrap(), &bytes).is_err());
+    }
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(TimingFilter::decode(spec, &damaged).is_err(), "byte {at}");
+        assert!(TimingFilter::decode(spec, &bytes[..at]).is_err(), "cut at {at}");
     }
 }

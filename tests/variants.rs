@@ -3,7 +3,9 @@
 use ebb::filter::classic::{ArrivalShare, ByOthers, ClassicFilter};
 use ebb::filter::frequency::basic::{Basic, BasicSpec};
 use ebb::filter::frequency::epochs::EpochSpec;
+use ebb::filter::frequency::forward::ForwardSpec;
 use ebb::filter::frequency::optimised::{Carry, DigitSpec, Optimised, OptimisedSpec};
+use ebb::filter::frequency::{Frequency, FrequencySpec};
 use ebb::filter::importance::Rule;
 use ebb::filter::limiting::{Law, Start, ValueShares};
 use ebb::filter::places::{Places, Size};
@@ -212,4 +214,40 @@ fn counters_and_digits_replay_the_vectors_to_the_cell() {
         assert_eq!(cells(&|cell| all.held(cell)), wholes(case, "otbf_all"));
         assert_eq!(u64::from(each.digits().peak()), whole(case, "peak_extra"));
     }
+}
+
+/// The state bytes of tiny instances, as hexadecimal: snapshots hold them, so they are kept for ever.
+#[test]
+fn state_bytes_never_change_between_releases() {
+    let hex = |bytes: &[u8]| bytes[..bytes.len() - 8].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let fading = |rule| {
+        let mut filter = FadingFilter::new(FadingSpec::new(Size::Cells(8), 2, 1, 7, rule).unwrap());
+        (0..4).for_each(|x| {
+            filter.process(item(x, 0), 5, &mut Random::new(x));
+        });
+        hex(&filter.encode())
+    };
+    assert_eq!(fading(Rule::Stable), "6661646501000108020700000177070007");
+    assert_eq!(fading(Rule::HarmonicLiteral), "666164650100010802070400015503000502000000010000000600000000000000");
+    let counted = |spec| {
+        let mut counts = Frequency::new(spec);
+        (0..6).for_each(|x| counts.add(item(x % 2, 0), x as i64 * 300));
+        hex(&counts.encode())
+    };
+    let (size, epochs) = (Size::Cells(7), EpochSpec::halving(1_000, 2).unwrap());
+    let form = DigitSpec { digit_bits: 2, fraction_bits: 1, pool: 3, carry: Carry::Each };
+    let forward = FrequencySpec::Forward(ForwardSpec::new(size, 2, 1_000).unwrap());
+    assert_eq!(
+        counted(forward),
+        "667271660100010702e80701dc0500000000000000000000000000002ec4678b3d7a2540d91e4ac4a04013402ec4678b3d7a254000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    );
+    assert_eq!(
+        counted(FrequencySpec::Basic(BasicSpec::new(size, 2, epochs, 8).unwrap())),
+        "66727162010001070208f4030000000000408f40dff933f304b5000001dc05000000000000eb06910100006b030000000000000000000000000000000000000000000000000000000000000000"
+    );
+    let optimised = FrequencySpec::Optimised(OptimisedSpec::new(size, 2, epochs, form).unwrap());
+    assert_eq!(
+        counted(optimised),
+        "6672716f010001070202010003f4030000000000408f40dff933f304b5000001dc0500000000000007020c00020001010100000000000000000000"
+    );
 }

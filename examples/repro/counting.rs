@@ -39,7 +39,7 @@ impl CountMin {
             self.counts[cell] = self.counts[cell].max(least);
         }
         (self.added, self.weight) = (self.added + 1, self.weight + 1.0);
-        if self.added % self.halve_every == 0 {
+        if self.added.is_multiple_of(self.halve_every) {
             let whole = self.most.is_finite();
             self.counts.iter_mut().for_each(|count| *count = if whole { (*count / 2.0).floor() } else { *count / 2.0 });
             self.weight /= 2.0;

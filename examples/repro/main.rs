@@ -12,6 +12,7 @@ mod variants;
 const ALL: &[(&str, fn())] = &[
     ("timing-penalties", timing::penalties),
     ("timing-priors", timing::priors),
+    ("timing-memory", timing::memory),
     ("variants", variants::run),
     ("robust", robust::run),
     ("order", order::run),

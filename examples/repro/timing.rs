@@ -3,9 +3,10 @@
 
 use ebb::filter::decision::Penalties;
 use ebb::filter::distinct::{Distinct, written_by_others};
+use ebb::filter::inference::{InferentialFilter, PriorSpec, Question, Seen};
 use ebb::filter::posterior::{AgePrior, Belief, Evidence, Posterior, Share};
 use ebb::filter::prior::{ReusePrior, ReuseSpec};
-use ebb::filter::sizing::paper_spec;
+use ebb::filter::sizing::{Budget, Demand, paper_spec, plan};
 use ebb::filter::timing::{AgeUnit, Likelihood, Reading, TimingFilter};
 use ebb::hash::Fingerprint;
 use ebb::random::mix;
@@ -68,9 +69,8 @@ impl DistinctTable {
         let (from, length) = filter.segment(reading, AgeUnit::Arrivals);
         let (begin, count) = (from as usize, length as usize);
         let items = if printed { self.0[count] } else { self.0[begin + count] - self.0[begin] };
-        let cells = if reading.age == Some(0) { reading.cells } else { reading.oldest };
         let spec = filter.spec();
-        let by_others = written_by_others(cells, spec.cells_per_item(), spec.cells(), items);
+        let by_others = written_by_others(reading.oldest, spec.cells_per_item(), spec.cells(), items);
         Evidence { from, length, by_others }
     }
 }
@@ -308,4 +308,78 @@ fn require_learned(stream: &Stream, bits: f64, ratios: &[f64; 6]) {
         }
         _ => {}
     }
+}
+
+/// What the exact map of the benches spends: `HashMap<u128, i64>` slots of 33 bytes, filled to 7/8 at most, and a queue of
+/// 32 bytes for what will expire.
+fn exact_bytes(items: f64) -> f64 {
+    let slots = ((items * 8.0 / 7.0) as u64).next_power_of_two();
+    slots as f64 * 33.0 + items * 32.0
+}
+
+/// The product's own shape: planned lines, learned prior, guard on. Beside it an exact map that remembers only so many
+/// items that it misses as much penalty as we err: equal decision quality.
+pub fn memory() {
+    let mut table = Table::new(
+        "timing-memory",
+        &[
+            "stream",
+            "bits/item",
+            "timer bits",
+            "cells",
+            "blocks",
+            "standard/query",
+            "ratio",
+            "trusted",
+            "bytes/item",
+            "exact bytes/item",
+            "exact/ours",
+            "sample bytes/item",
+        ],
+    );
+    for stream in [streams::uniform(1 << 16), streams::power_law(1 << 11), streams::bursty(1 << 11)] {
+        for bits in [8, 16, 32] {
+            let demand = Demand::count(stream.window).expect("a window").with_distinct(stream.distinct.clone());
+            let plan = plan(&demand, Budget::Memory(stream.window * bits / 8)).expect("enough memory");
+            let reuse = ReuseSpec::new(stream.window, FOLLOWED).expect("a sample");
+            let mut filter = InferentialFilter::new(plan.spec, Seen::Last, PriorSpec::Learned(reuse)).expect("memory");
+            let (mut standard, mut decided, mut duplicates, mut missed_cost) =
+                (Score::default(), Score::default(), 0.0, 0.0);
+            for at in 0..stream.items.len() {
+                let (truth, costs) = (stream.is_duplicate(at), stream.penalties[at]);
+                let question = Question::new(fingerprint(stream.items[at]), 0, stream.window);
+                let plain = filter.ask(&question).duplicate;
+                let penalties = Penalties::new(costs.0, costs.1).expect("penalties of 1 to 10");
+                let answer = filter.observe(&question.with_penalties(penalties)).expect("arrivals are never late");
+                if at >= WARM {
+                    standard.answer(plain, truth, costs);
+                    decided.answer(answer.duplicate, truth, costs);
+                    duplicates += f64::from(u8::from(truth));
+                    missed_cost += if truth { costs.1 } else { 0.0 };
+                }
+            }
+            let asked = (streams::ARRIVALS - WARM) as f64;
+            // Distinct items in a window, in the mean: an arrival is one of them when it does not come again in it.
+            let items = stream.window as f64 * (1.0 - duplicates / asked);
+            let kept = (1.0 - decided.penalty / missed_cost).clamp(0.0, 1.0);
+            let (ours, exact) = (plan.spec.memory_bytes() as f64 / items, exact_bytes(items * kept) / items);
+            let trusted = filter.learned().is_some_and(|(_, calibration)| calibration.is_trusted());
+            let sample = filter.learned().map_or(0, |(reuse, _)| reuse.followed() * 16);
+            table.row([
+                stream.name.into(),
+                bits.to_string(),
+                plan.spec.timer_bits().to_string(),
+                plan.spec.cells_per_item().to_string(),
+                plan.spec.oldest_live_age().to_string(),
+                format!("{:.4}", standard.penalty / asked),
+                format!("{:.3}", decided.penalty / standard.penalty),
+                trusted.to_string(),
+                format!("{ours:.2}"),
+                format!("{exact:.2}"),
+                format!("{:.1}", exact / ours),
+                format!("{:.2}", sample as f64 / items),
+            ]);
+        }
+    }
+    table.publish();
 }

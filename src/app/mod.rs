@@ -23,7 +23,8 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::config::{Config, Mistakes};
+use crate::hash::HashKey;
 use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::shard::Plan;
@@ -37,6 +38,16 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
         let stop = stop_signal()?;
         service.run(stop).await
     })
+}
+
+/// Finds what only the filters and sketches themselves can refuse, before anything is started.
+pub fn verify(config: &Config) -> Result<(), Mistakes> {
+    let key = HashKey::new([0; 16]);
+    let refused = config.streams.iter().filter_map(|(name, stream)| {
+        let error = plans::plan(stream, &config.limits, &key).err()?;
+        Some((format!("streams.{name}"), format!("{error:#}")))
+    });
+    Mistakes::of(refused).map_or(Ok(()), Err)
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
@@ -119,7 +130,7 @@ impl Service {
                 servers.spawn(http::serve(admin, Routes::admin(api), until_stopped()));
             }
         }
-        let reporting = tokio::spawn(report_readiness(streams, metrics.clone()));
+        let reporting = tokio::spawn(report_readiness(streams.clone(), metrics.clone()));
         let every = Duration::from_millis(config.checkpoint.every.0);
         let mut failure = None;
         tokio::select! {
@@ -128,6 +139,7 @@ impl Service {
             why = workers.ended() => failure = Some(why),
             ended = servers.join_next() => anyhow::bail!("the HTTP server ended: {ended:?}"),
         }
+        streams.announce_stop();
         metrics.ready.set(0);
         reporting.abort();
         stopping.send_replace(true);

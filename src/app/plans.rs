@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use crate::config::aggregate::{Carry as CarryChoice, Frequency as FrequencyKeys, FrequencyMethod};
+use crate::config::aggregate::{
+    Aggregate as AggregateKeys, Carry as CarryChoice, Frequency as FrequencyKeys, FrequencyMethod,
+    Measure as MeasureChoice,
+};
 use crate::config::dedup::{
     Cost as CostChoice, Dedup, Filter, Penalty, Prior, Rule as RuleKeys, Seen as SeenChoice, Sizing, Window,
 };
@@ -26,8 +29,8 @@ use crate::filter::timing::{Drive, LINE_BYTES, Layout, TimingSpec, blocks_most};
 use crate::filter::tuning::tune_decrements;
 use crate::hash::HashKey;
 use crate::shard::{
-    Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, Limits, PenaltySpec, Plan, Reader, Rule, Rules, Seen,
-    TimeUnit,
+    AggregateParameters, AggregateSpec, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, Limits, PenaltySpec,
+    Plan, Reader, Rule, Rules, Seen, TimeUnit,
 };
 
 /// Items whose past is followed exactly, to learn how soon items come again.
@@ -45,18 +48,20 @@ const LATENESS_PART: u64 = 8;
 
 /// The plan of one stream.
 pub fn plan(stream: &Stream, limits: &service::Limits, key: &HashKey) -> anyhow::Result<Arc<Plan>> {
-    let numbers = number_paths(stream);
-    let reader = Reader::new(event_spec(&stream.event, numbers.clone(), limits), key.clone()).context("event")?;
+    let (numbers, labels) = (number_paths(stream), label_paths(stream));
+    let event = event_spec(&stream.event, (numbers.clone(), labels.clone()), limits);
+    let reader = Reader::new(event, key.clone()).context("event")?;
     let frequency = stream.frequency.as_ref().map(frequency_spec).transpose().context("frequency")?;
     Ok(Arc::new(Plan {
         dedup: dedup_spec(&stream.dedup, &numbers, &reader).context("dedup")?,
+        aggregates: aggregate_specs(stream, &numbers, &labels, reader.seed())?,
         reader: Arc::new(reader),
         max_skew_ms: stream.event.max_skew.0,
         frequency,
     }))
 }
 
-/// The paths of all numbers that costs refer to, each once.
+/// The paths of all numbers that costs and aggregates refer to, each once.
 fn number_paths(stream: &Stream) -> Vec<Path> {
     let rules = stream.dedup.rules.iter().filter_map(|rule| rule.penalty.as_ref());
     let costs = stream.dedup.penalty.iter().chain(rules).flat_map(|p| [&p.false_duplicate, &p.missed_duplicate]);
@@ -68,10 +73,46 @@ fn number_paths(stream: &Stream) -> Vec<Path> {
             paths.push(path.clone());
         }
     }
+    for aggregate in stream.aggregates.values() {
+        if let MeasureChoice::Field(path) = &aggregate.of
+            && !paths.contains(path)
+        {
+            paths.push(path.clone());
+        }
+    }
     paths
 }
 
-fn event_spec(event: &Event, numbers: Vec<Path>, limits: &service::Limits) -> EventSpec {
+/// The paths of all texts that aggregates list, each once.
+fn label_paths(stream: &Stream) -> Vec<Path> {
+    let mut paths: Vec<Path> = Vec::new();
+    for path in stream.aggregates.values().filter_map(|aggregate| aggregate.top.as_ref()) {
+        if !paths.contains(path) {
+            paths.push(path.clone());
+        }
+    }
+    paths
+}
+
+fn aggregate_specs(
+    stream: &Stream,
+    numbers: &[Path],
+    labels: &[Path],
+    seed: u64,
+) -> anyhow::Result<Vec<AggregateSpec>> {
+    let place = |paths: &[Path], path: &Path| {
+        paths.iter().position(|known| known == path).expect("all paths of aggregates were gathered")
+    };
+    let spec = |(name, keys): (&String, &AggregateKeys)| {
+        let number = |path: &Path| place(numbers, path);
+        let top = keys.top.as_ref().map(|path| place(labels, path));
+        let parameters = AggregateParameters { seed, top, ..keys.parameters(name, &stream.event, number) };
+        AggregateSpec::new(parameters).map_err(|error| anyhow::anyhow!("aggregates.{name}.{}: {error}", error.key()))
+    };
+    stream.aggregates.iter().map(spec).collect()
+}
+
+fn event_spec(event: &Event, (numbers, labels): (Vec<Path>, Vec<Path>), limits: &service::Limits) -> EventSpec {
     let unit = |unit| match unit {
         UnitChoice::S => TimeUnit::Seconds,
         UnitChoice::Ms => TimeUnit::Milliseconds,
@@ -88,7 +129,7 @@ fn event_spec(event: &Event, numbers: Vec<Path>, limits: &service::Limits) -> Ev
         weight: event.weight.clone(),
         importance: event.importance.clone(),
         numbers,
-        labels: Vec::new(),
+        labels,
         limits: Limits {
             record_bytes: limits.record.0 as usize,
             depth: limits.depth as u32,
@@ -168,6 +209,9 @@ fn timing_spec(dedup: &Dedup) -> anyhow::Result<TimingSpec> {
     // Isolated keys take half of the memory.
     let halves = if dedup.isolate > 0 { 2 } else { 1 };
     match (dedup.sizing(), dedup.expected_items()) {
+        (Sizing::Error { .. }, _) if by_hand => {
+            anyhow::bail!("error: chooses bits, cells and blocks by itself; remove them, or write memory: instead")
+        }
         (Sizing::Error { error, items }, _) => Ok(sizing::plan(&Demand::new(span, items)?, Budget::Error(error))?.spec),
         (Sizing::Memory(memory), Some(items)) if !by_hand => {
             Ok(sizing::plan(&Demand::new(span, items)?, Budget::Memory(memory.0 / halves))?.spec)

@@ -6,6 +6,7 @@ use super::read::{Kind, Reader};
 use super::scalars::{Count, DecayForm, Duration, Fraction, Positive, Size, scalar};
 use super::stream::{Event, FieldPath, Path, parse_path};
 use super::tree::Node;
+use crate::shard::{self, AggregateParameters, AggregateSpec, Weights};
 use crate::units::DurationMs;
 
 const DAY: u64 = 86_400_000;
@@ -72,9 +73,9 @@ section! {
         keys: Maybe<Count<1, 10_000_000>>, eg "10000";
         /// The field whose most frequent values are kept.
         top: Maybe<FieldPath>, eg "country";
-        /// The smallest difference between two values that matters.
+        /// The smallest difference between two values that matters: values are kept as the nearest multiple of it.
         step: Positive<1_000_000_000> = "0.01";
-        /// The largest value; larger ones are rejected by this aggregate and counted.
+        /// The largest value; larger and negative ones are refused by this aggregate and counted.
         max: Positive<1_000_000_000_000> = "10000";
     }
     rules check_aggregate
@@ -159,10 +160,63 @@ fn check_frequency(frequency: &mut Frequency, node: &Node, reader: &mut Reader) 
     }
 }
 
+impl Aggregate {
+    /// As the shards take it. `number` says at which place the number of a field is read; the place of `top` is 0 when
+    /// there is one.
+    pub fn parameters(&self, name: &str, event: &Event, number: impl Fn(&Path) -> usize) -> AggregateParameters {
+        AggregateParameters {
+            name: name.to_owned(),
+            of: match &self.of {
+                Measure::Count => shard::Measure::Count,
+                Measure::Value => shard::Measure::Value,
+                Measure::Weight => shard::Measure::Weight,
+                Measure::Field(path) => shard::Measure::Number(number(path)),
+            },
+            over: match self.over {
+                Over::All => shard::Over::All,
+                Over::Unique => shard::Over::Unique,
+            },
+            method: match self.method {
+                Method::Robust => shard::Method::Robust,
+                Method::Integral => shard::Method::Integral,
+                Method::Forward => shard::Method::Forward,
+                Method::Division => shard::Method::Division,
+                Method::Cascade => shard::Method::Cascade,
+                Method::Levels => shard::Method::Levels,
+            },
+            epsilon: self.epsilon,
+            delta: self.delta,
+            decay: self.decay.as_ref().map(|written| written.decay.clone()),
+            horizon_ms: self.horizon.0,
+            keys: self.keys.map(|keys| keys as u32),
+            top: self.top.as_ref().map(|_| 0),
+            step: self.step,
+            max: self.max,
+            weights: if event.weight.is_some() { Weights::OfEvents } else { Weights::Ones },
+            seed: 0,
+        }
+    }
+}
+
 fn check_aggregate(aggregate: &mut Aggregate, node: &Node, reader: &mut Reader) {
+    if let Some(message) = decay_fault(aggregate) {
+        reader.rule(node, "decay", &["method", "horizon"], message);
+    }
+    let decay = aggregate.decay.as_ref().map(|decay| &decay.decay);
+    if let Some(width) = decay.and_then(|decay| decay.width()).filter(|width| *width > aggregate.horizon.0) {
+        let message = format!("{} is longer than the horizon; write horizon: {0} or more", DurationMs(width));
+        reader.rule(node, "decay", &["horizon"], message);
+    }
+    if aggregate.step > aggregate.max {
+        reader.rule(node, "step", &["max"], format_args!("is larger than max; write at most {}", aggregate.max));
+    }
+}
+
+/// Why the decay does not fit the method.
+fn decay_fault(aggregate: &Aggregate) -> Option<String> {
     let decay = aggregate.decay.as_ref().map(|decay| &decay.decay);
     let method = aggregate.method.word();
-    let message = match (aggregate.method, decay) {
+    match (aggregate.method, decay) {
         (Method::Forward | Method::Division | Method::Integral, None) => Some(format!(
             "is missing, and {method} needs it here; write decay: exponential:half_life=10m"
         )),
@@ -175,16 +229,6 @@ fn check_aggregate(aggregate: &mut Aggregate, node: &Node, reader: &mut Reader) 
                 .into(),
         ),
         _ => None,
-    };
-    if let Some(message) = message {
-        reader.rule(node, "decay", &["method", "horizon"], message);
-    }
-    if let Some(width) = decay.and_then(|decay| decay.width()).filter(|width| *width > aggregate.horizon.0) {
-        let message = format!("{} is longer than the horizon; write horizon: {0} or more", DurationMs(width));
-        reader.rule(node, "decay", &["horizon"], message);
-    }
-    if aggregate.step > aggregate.max {
-        reader.rule(node, "step", &["max"], format_args!("is larger than max; write at most {}", aggregate.max));
     }
 }
 
@@ -202,5 +246,9 @@ pub(super) fn check_with_event(aggregate: &Aggregate, event: &Event, at: &str, s
     if aggregate.keys.is_some() && event.key.is_none() {
         let message = "the event has no key; add event: {key: PATH}";
         reader.rule(stream, &format!("{at}.keys"), &["event.key"], message);
+    }
+    let told = missing.is_some() || decay_fault(aggregate).is_some() || aggregate.step > aggregate.max;
+    if let Some(error) = AggregateSpec::new(aggregate.parameters(at, event, |_| 0)).err().filter(|_| !told) {
+        reader.rule(stream, &format!("{at}.{}", error.key()), &[], error);
     }
 }

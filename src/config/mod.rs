@@ -120,6 +120,13 @@ impl Mistakes {
         &self.0
     }
 
+    /// What others find wrong with a configuration whose keys are right, each with its path. `None` when nothing is.
+    pub fn of(found: impl IntoIterator<Item = (String, String)>) -> Option<Self> {
+        let mistake = |(path, message)| Mistake { path, place: Place::Unknown, message };
+        let all: Vec<Mistake> = found.into_iter().map(mistake).collect();
+        (!all.is_empty()).then_some(Self(all))
+    }
+
     fn one(path: &str, place: Place, message: impl fmt::Display) -> Self {
         Self(vec![Mistake { path: path.into(), place, message: message.to_string() }])
     }

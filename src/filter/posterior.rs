@@ -142,16 +142,17 @@ impl<'a> Posterior<'a> {
     }
 
     /// Was the item seen at an age below `window`, or not?
+    #[inline]
     pub fn within(&self, window: f64) -> Belief {
         let Evidence { from, length, by_others } = self.evidence;
         let end = from + length;
         if window <= from {
             return Belief::OUTSIDE;
         }
-        if let AgePrior::Geometric(share) = self.prior
-            && window > end
-        {
-            return within_beyond(self.evidence, share, window);
+        match self.prior {
+            AgePrior::Geometric(share) if window > end => return within_beyond(self.evidence, share, window),
+            AgePrior::Learned(curve) => return within_learned(self.evidence, curve, window),
+            _ => {}
         }
         let masses = Masses {
             block_inside: self.mass(from, window.min(end)),
@@ -239,6 +240,19 @@ fn within_beyond(evidence: Evidence, share: Share, window: f64) -> Belief {
     let (in_block, in_rest) = (-expm1(block), -expm1(rest));
     let beyond = by_others * remainder(in_block, block);
     Belief::of(in_block + beyond * in_rest, beyond * remainder(in_rest, rest))
+}
+
+/// A learned prior, looked up once for each of the three ages that matter.
+fn within_learned(evidence: Evidence, curve: AgeCurve<'_>, window: f64) -> Belief {
+    let end = evidence.from + evidence.length;
+    let (below_from, below_end, below_window) = (curve.below(evidence.from), curve.below(end), curve.below(window));
+    let masses = Masses {
+        block_inside: below_window.min(below_end) - below_from,
+        block_outside: (below_end - below_window).max(0.0),
+        beyond_inside: (below_window - below_end).max(0.0),
+        beyond_outside: 1.0 - below_end.max(below_window),
+    };
+    masses.weigh(evidence.by_others)
 }
 
 /// exp(x), where 1 - exp(x) is known: by subtraction while that loses nothing.

@@ -241,10 +241,14 @@ pub(super) fn false_duplicates_at(spec: &TimingSpec, fill: f64) -> f64 {
 /// Lines hold a Poisson number of items, and the full ones err most: the mean over that number.
 fn in_lines(mean: f64, k: f64, cells: f64) -> f64 {
     let empty = k * log1p(-1.0 / cells);
+    let error = |items: f64| exp(k * log(-expm1(items * empty)));
+    // So full that the spread no longer shows.
+    if mean > 64.0 * cells {
+        return error(mean);
+    }
     let reach = 12.0 * libm::sqrt(mean) + 24.0;
     let (first, last) = ((mean - reach).max(0.0) as u64, (mean + reach) as u64);
     let chance = |items: f64| exp(items * log(mean) - mean - libm::lgamma(items + 1.0));
-    let error = |items: f64| exp(k * log(-expm1(items * empty)));
     (first.max(1)..=last).map(|items| chance(items as f64) * error(items as f64)).sum::<f64>().min(1.0)
 }
 

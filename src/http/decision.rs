@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::shard::{self, AgeRange, Answer, Basis, Reason, Span, Verdict};
+use crate::shard::{self, AgeRange, Answer, Reason, Span, Verdict};
 use crate::workers::Recorded;
 
 /// The answer to a batch.
@@ -116,22 +116,13 @@ impl Decision {
         let expected = answer.decision.map(|d| ExpectedPenalty { duplicate: d.if_duplicate, unique: d.if_unique });
         let frequency = answer.frequency.map(|f| Frequency { count: f.value, lower_bound: f.lower_bound });
         Self {
-            basis: Some(basis(answer.basis)),
+            basis: Some(answer.basis.name()),
             posterior: belief,
             expected_penalty: expected,
             age: answer.age.and_then(age),
             frequency,
             ..Self::of(answer.verdict)
         }
-    }
-}
-
-pub(super) fn basis(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Standard => "standard",
-        Basis::Posterior => "posterior",
-        Basis::Learning => "learning",
-        Basis::Miscalibrated => "miscalibrated",
     }
 }
 

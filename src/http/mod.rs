@@ -10,6 +10,7 @@
 //! - H3 a rejection is a decision: it is answered with 200 and its reason, and one bad event of a batch spoils no other;
 //! - H4 what clients send never becomes a metric label or a log line; request ids do only in a form that cannot break one.
 
+mod aggregates;
 mod body;
 mod connection;
 mod decide;

@@ -21,13 +21,13 @@ pub(super) async fn live() -> Response {
     json(&Health { status: "live" })
 }
 
-/// Every shard is restored and answers.
+/// Every shard is restored and new work is welcome.
 pub(super) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
-    api.require_ready()?;
+    api.require_fit()?;
     Ok(json(&Health { status: "ready" }))
 }
 
 pub(super) async fn metrics(State(api): State<Arc<Api>>) -> Response {
-    api.metrics.ready.set(i64::from(api.require_ready().is_ok()));
+    api.metrics.ready.set(i64::from(api.require_fit().is_ok()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], api.metrics.text()).into_response()
 }

@@ -11,6 +11,10 @@ use serde::Serialize;
 pub(super) enum Kind {
     UnknownPath,
     UnknownStream,
+    UnknownAggregate,
+    UnknownKey,
+    InvalidQuery,
+    Unanswerable,
     InvalidPath,
     MethodNotAllowed,
     UnsupportedMediaType,
@@ -44,6 +48,12 @@ impl Kind {
         match self {
             Kind::UnknownPath => ("unknown-path", StatusCode::NOT_FOUND, "There is nothing at this path"),
             Kind::UnknownStream => ("unknown-stream", StatusCode::NOT_FOUND, "There is no such stream"),
+            Kind::UnknownAggregate => ("unknown-aggregate", StatusCode::NOT_FOUND, "There is no such aggregate"),
+            Kind::UnknownKey => ("unknown-key", StatusCode::NOT_FOUND, "Nothing is known of this key"),
+            Kind::InvalidQuery => ("invalid-query", StatusCode::BAD_REQUEST, "The query is not a question"),
+            Kind::Unanswerable => {
+                ("unanswerable", StatusCode::UNPROCESSABLE_ENTITY, "The aggregate cannot answer this")
+            }
             Kind::InvalidPath => ("invalid-path", StatusCode::BAD_REQUEST, "The path is not text"),
             Kind::MethodNotAllowed => {
                 ("method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "The path does not take this method")

@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 
 use super::problem::{Kind, Problem};
 use super::server::HttpLimits;
-use super::{decide, observe, probes, status};
+use super::{aggregates, decide, observe, probes, status};
 use crate::metrics::Metrics;
 use crate::workers::{Readiness, Stream, Streams};
 
@@ -68,6 +68,7 @@ fn service_routes() -> Router<Arc<Api>> {
         .route("/v1/streams", get(status::list))
         .route("/v1/streams/{stream}", get(status::show))
         .route("/v1/streams/{stream}/decide", post(decide::decide))
+        .route("/v1/streams/{stream}/aggregates/{aggregate}/{statistic}", get(aggregates::answer))
 }
 
 fn admin_routes() -> Router<Arc<Api>> {
@@ -93,11 +94,22 @@ impl Api {
         }
     }
 
+    /// Questions can be answered.
     pub(super) fn require_ready(&self) -> Result<(), Problem> {
-        match self.streams.readiness() {
-            Readiness::Ready => Ok(()),
-            Readiness::Restoring => Err(Problem::new(Kind::NotReady, "the memory is being restored; try again soon")),
-            Readiness::Failed(why) => Err(Problem::new(Kind::RestoreFailed, why)),
-        }
+        told(self.streams.readiness())
+    }
+
+    /// New work is welcome.
+    pub(super) fn require_fit(&self) -> Result<(), Problem> {
+        told(self.streams.fitness())
+    }
+}
+
+fn told(readiness: Readiness) -> Result<(), Problem> {
+    match readiness {
+        Readiness::Ready => Ok(()),
+        Readiness::Stopping => Err(Problem::new(Kind::Stopping, "the service is stopping; ask another instance")),
+        Readiness::Restoring => Err(Problem::new(Kind::NotReady, "the memory is being restored; try again soon")),
+        Readiness::Failed(why) => Err(Problem::new(Kind::RestoreFailed, why)),
     }
 }

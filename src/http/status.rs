@@ -10,11 +10,11 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::body::json;
-use super::decision::{AsOf, basis};
+use super::decision::AsOf;
 use super::problem::{Kind, Problem};
 use super::question::span_text;
 use super::routes::Api;
-use crate::shard::{Counts, Reason, Seen};
+use crate::shard::{AggregateStatus, Counts, KeyCounts, Reason, Refusal, Seen};
 use crate::workers::{ShardStatus, Stream};
 
 #[derive(Serialize)]
@@ -55,7 +55,28 @@ struct Shard {
     /// What decisions with penalties rest on: `posterior`, or why not.
     basis: &'static str,
     isolated_keys: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    aggregates: Vec<Aggregate>,
     memory_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Aggregate {
+    name: String,
+    events: u64,
+    /// Events that this aggregate did not take, by reason.
+    refused: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<Keys>,
+    memory_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Keys {
+    own: u64,
+    waiting: u64,
+    evictions: u64,
+    other_events: u64,
 }
 
 /// Since the beginning of the log.
@@ -105,10 +126,23 @@ impl Shard {
             events: Events::of(&status.counts),
             fill: status.fill,
             false_duplicate_rate: status.false_duplicate_rate,
-            basis: basis(status.basis),
+            basis: status.basis.name(),
             isolated_keys: status.isolated_keys,
+            aggregates: status.aggregates.iter().map(Aggregate::of).collect(),
             memory_bytes: status.memory_bytes,
         }
+    }
+}
+
+impl Aggregate {
+    fn of(status: &AggregateStatus) -> Self {
+        let refused = Refusal::ALL.map(|refusal| (refusal.name(), status.refused[refusal as usize])).into();
+        let keys = status.keys.map(|counts| {
+            let KeyCounts { keys: own, waiting, evictions, other_events } = counts;
+            Keys { own, waiting, evictions, other_events }
+        });
+        let (name, events) = (status.name.clone(), status.events);
+        Self { name, events, refused, keys, memory_bytes: status.memory_bytes }
     }
 }
 

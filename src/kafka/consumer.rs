@@ -12,6 +12,7 @@ use std::time::Duration;
 use rdkafka::ClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -48,6 +49,8 @@ pub enum Event {
     Revoke(Vec<Part>),
     /// These are another's already: nothing can be committed for them.
     Lost(Vec<Part>),
+    /// A record of this came outside of its queue: librdkafka has made the partition anew. It must be assigned again.
+    Stray(Part),
     /// No broker can be reached.
     Down(String),
     /// The membership has ended for good.
@@ -80,7 +83,12 @@ pub(super) struct Context {
     is_closing: AtomicBool,
 }
 
-impl ClientContext for Context {}
+impl ClientContext for Context {
+    /// What matters of it comes by polling.
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::warn!(%error, reason, "consumer");
+    }
+}
 
 impl ConsumerContext for Context {
     /// Only notes what is wanted: the polling thread answers it, after this has returned.
@@ -146,13 +154,18 @@ impl Consumer {
         if let Some(change) = self.change() {
             return change;
         }
-        let polled = self.inner.poll(wait).map(|polled| polled.map(drop));
+        let part = |message: &BorrowedMessage<'_>| Part {
+            topic: message.topic().into(),
+            partition: message.partition().max(0) as u32,
+        };
+        let polled = self.inner.poll(wait).map(|polled| polled.as_ref().map(part).map_err(KafkaError::clone));
         if let Some(change) = self.change() {
             return change;
         }
         match polled {
-            // Records come by the partitions' own queues; one here was fetched for an assignment that has ended.
-            None | Some(Ok(()) | Err(KafkaError::PartitionEOF(_))) => Event::Quiet,
+            Some(Ok(part)) if self.queues.contains_key(&part) => Event::Stray(part),
+            // Fetched for an assignment that has ended.
+            None | Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) => Event::Quiet,
             Some(Err(error)) => self.judge(&error),
         }
     }

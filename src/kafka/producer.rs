@@ -21,8 +21,6 @@ use crate::shard::NextOffset;
 
 /// The client always sleeps this long when it is asked to poll; longer would delay every commit.
 const TURN: Duration = Duration::from_millis(1);
-/// A commit that took longer may have been sent twice: the second may arrive in the next transaction.
-const SUSPICIOUS: Duration = Duration::from_secs(5);
 /// Most delivered outputs that wait to be asked for.
 const MOST_PLACES: usize = 100_000;
 
@@ -93,6 +91,8 @@ pub enum Committed {
 pub struct Producer {
     inner: BaseProducer<Deliveries>,
     is_open: bool,
+    /// A commit that took longer may have been sent twice: the second may arrive in the next transaction.
+    suspicious: Duration,
 }
 
 impl std::fmt::Debug for Producer {
@@ -114,14 +114,14 @@ impl Producer {
             }
             _ => Fault::new("fencing", Remedy::Retry, error),
         })?;
-        Ok(Self { inner, is_open: false })
+        Ok(Self { inner, is_open: false, suspicious: settings.request_timeout() / 2 })
     }
 
     /// One without transactions: what is sent may be seen before it is known to be whole.
     pub fn plain(settings: &Settings, most_bytes: usize) -> Result<Self, Fault> {
         let made = settings.producer(most_bytes).create_with_context(Deliveries::default());
         let inner = made.map_err(|error| Fault::new("making a producer", Remedy::End, error))?;
-        Ok(Self { inner, is_open: false })
+        Ok(Self { inner, is_open: false, suspicious: settings.request_timeout() / 2 })
     }
 
     /// Begins a transaction unless one is open.
@@ -194,8 +194,11 @@ impl Producer {
         let begun = Instant::now();
         repeat(|| self.inner.commit_transaction(TRANSACTION_TIMEOUT), "committing the transaction")?;
         self.is_open = false;
+        let took = begun.elapsed();
+        // What happened to connections is only told to those who poll.
+        self.inner.poll(TURN);
         let was_disconnected = self.inner.context().was_disconnected.swap(false, Ordering::AcqRel);
-        let is_doubtful = was_disconnected || begun.elapsed() > SUSPICIOUS;
+        let is_doubtful = was_disconnected || took > self.suspicious;
         Ok(if is_doubtful { Committed::WithDoubt } else { Committed::Surely })
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Headers, Message as _};
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
 use super::consumer::Part;
 use super::fault::{Fault, Remedy};
@@ -13,6 +13,17 @@ use super::settings::Settings;
 
 const CALL: &str = "reading a topic";
 const TURN: Duration = Duration::from_millis(200);
+
+/// Reaching the end is no error worth a line.
+struct Quiet;
+
+impl ClientContext for Quiet {
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "reader");
+    }
+}
+
+impl ConsumerContext for Quiet {}
 
 /// A record as it was read.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +35,7 @@ pub struct Read<'a> {
     pub header: &'a [u8],
 }
 
-/// Shows every committed record to `see`; an error when the end is not reached within `patience`.
+/// Shows every record, committed or not, to `see`; an error when the end is not reached within `patience`.
 pub fn read_all(
     settings: &Settings,
     part: &Part,
@@ -32,7 +43,7 @@ pub fn read_all(
     mut see: impl FnMut(Read<'_>),
 ) -> Result<(), Fault> {
     let fault = |error: KafkaError| Fault::new(CALL, Remedy::Retry, error);
-    let consumer: BaseConsumer = settings.reader().create().map_err(fault)?;
+    let consumer: BaseConsumer<Quiet> = settings.reader().create_with_context(Quiet).map_err(fault)?;
     let (first, end) = consumer.fetch_watermarks(&part.topic, part.partition as i32, patience).map_err(fault)?;
     if first >= end {
         return Ok(());

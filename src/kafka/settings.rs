@@ -22,6 +22,9 @@ pub struct Settings {
 /// How long the brokers wait for a transaction before they give it up.
 pub const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Requests of clients that are not told otherwise; transactional ones are told by the timeout above.
+const USUAL_REQUEST_TIMEOUT: Duration = Duration::from_secs(19);
+
 const PROTOCOL: &str = "group.protocol";
 const STRATEGY: &str = "partition.assignment.strategy";
 const COOPERATIVE: &str = "cooperative-sticky";
@@ -46,6 +49,12 @@ impl Settings {
             Some(_) => return refuse("partition.assignment.strategy must be cooperative-sticky; remove it"),
         }
         Ok(())
+    }
+
+    /// When a request is given up, and sent again.
+    pub(super) fn request_timeout(&self) -> Duration {
+        let told = self.properties.get("socket.timeout.ms").and_then(|told| told.parse().ok());
+        told.map_or(USUAL_REQUEST_TIMEOUT, Duration::from_millis)
     }
 
     fn base(&self) -> ClientConfig {
@@ -98,7 +107,8 @@ impl Settings {
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("auto.offset.reset", "error")
-            .set("isolation.level", "read_committed")
+            // Nothing is believed for being committed: a transaction that somebody left open must not end the reading.
+            .set("isolation.level", "read_uncommitted")
             .set("enable.partition.eof", "true")
             .set("check.crcs", "true");
         config

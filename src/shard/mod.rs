@@ -8,6 +8,7 @@
 //! its record changes nothing but a count. F4: an event older than the memory can judge is `late`, never silently unique.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod aggregate;
 mod dedup;
 mod event;
 mod plan;
@@ -18,6 +19,11 @@ mod spec;
 pub use crate::filter::decision::Penalties;
 pub use crate::filter::inference::{Basis, Explanation, Seen};
 pub use crate::filter::posterior::Share;
+pub use aggregate::{
+    AggregateAnswer, AggregateError, AggregateParameters, AggregatePart, AggregateQuestion, AggregateResult,
+    AggregateSpec, AggregateSpecError, AggregateStatus, INTEGRAL_WEIGHT_MOST, KeyCounts, Measure, Method, MixedParts,
+    Over, Part, QuantileAnswer, ROBUST_WEIGHT_MOST, Refusal, Statistic, TEXT_BYTES_MOST, TopAnswer, TopName, Weights,
+};
 pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, PenaltySpec, Rule, Rules};
 pub use event::{Counts, Event, NextOffset, Numbers, Reason, Record, Verdict};
 pub use plan::Plan;
@@ -33,6 +39,8 @@ use crate::filter::spec_error::SpecError as FilterError;
 use crate::filter::timing::TimingError;
 use crate::hash::Fingerprint;
 use crate::random::draws;
+use crate::sketch::robust::ElementId;
+use aggregate::{Aggregate, Occurrence};
 use dedup::{Dedup, Sight};
 
 #[cfg(test)]
@@ -54,6 +62,8 @@ pub struct Shard {
     counts: Counts,
     dedup: Dedup,
     frequency: Option<Frequency>,
+    /// In the order of the plan.
+    aggregates: Vec<Aggregate>,
     seed: u64,
 }
 
@@ -75,7 +85,7 @@ pub struct Outcome {
 }
 
 /// Figures for people and metrics.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     pub as_of: AsOf,
     pub counts: Counts,
@@ -87,6 +97,8 @@ pub struct Status {
     pub isolated_keys: usize,
     /// How often a counter of the frequency view had no room.
     pub exhausted_counts: u64,
+    /// In the order of the plan.
+    pub aggregates: Vec<AggregateStatus>,
     pub memory_bytes: u64,
 }
 
@@ -96,6 +108,7 @@ impl Shard {
         let dedup = Dedup::new(&plan.dedup)?;
         let frequency = plan.frequency.map(Frequency::new);
         let seed = plan.reader.seed();
+        let aggregates = plan.aggregates.iter().map(Aggregate::new).collect();
         Ok(Self {
             plan,
             partition,
@@ -104,6 +117,7 @@ impl Shard {
             counts: Counts::default(),
             dedup,
             frequency,
+            aggregates,
             seed,
         })
     }
@@ -171,7 +185,20 @@ impl Shard {
         if let Some(counts) = &mut self.frequency {
             counts.add(event.item, time_ms);
         }
+        self.add_up(offset, time_ms, event, answer.verdict);
         Ok(Answer { frequency, ..answer })
+    }
+
+    /// Adds an event to the aggregates. Without an id of its own it is known by its position.
+    fn add_up(&mut self, offset: u64, time_ms: i64, event: &Event, verdict: Verdict) {
+        if self.aggregates.is_empty() {
+            return;
+        }
+        let id = event.id.map_or_else(|| position_id(self.seed, self.partition, offset), ElementId::from);
+        let at = Occurrence { time_ms, id, clock_ms: self.clock_ms.unwrap_or(time_ms) };
+        for (aggregate, spec) in self.aggregates.iter_mut().zip(&self.plan.aggregates) {
+            aggregate.add(spec, event, verdict, &at, &self.plan.reader);
+        }
     }
 
     fn count(&self, item: Fingerprint, as_of_ms: i64) -> Option<Count> {
@@ -225,12 +252,25 @@ impl Shard {
         })
     }
 
+    /// Answers from this shard alone.
+    pub fn aggregate(&self, question: &AggregateQuestion) -> Result<AggregateAnswer, AggregateError> {
+        self.plan.aggregate(&question.aggregate)?.1.answer(question, vec![self.aggregate_part(question)?])
+    }
+
+    /// What this shard has to say to a question that all shards of the stream answer together.
+    pub fn aggregate_part(&self, question: &AggregateQuestion) -> Result<AggregatePart, AggregateError> {
+        let (place, spec) = self.plan.aggregate(&question.aggregate)?;
+        self.aggregates[place].part(spec, question, self.as_of())
+    }
+
     /// The item's decayed count, where the stream keeps one.
     pub fn frequency(&self, item: Fingerprint) -> Option<Count> {
         self.count(item, self.clock_ms.unwrap_or(i64::MIN))
     }
 
     pub fn status(&self) -> Status {
+        let aggregates: Vec<AggregateStatus> =
+            self.aggregates.iter().zip(&self.plan.aggregates).map(|(kept, spec)| kept.status(spec)).collect();
         Status {
             as_of: self.as_of(),
             counts: self.counts,
@@ -239,7 +279,10 @@ impl Shard {
             basis: self.dedup.basis(),
             isolated_keys: self.dedup.isolated(),
             exhausted_counts: self.frequency.as_ref().map_or(0, Frequency::exhausted),
-            memory_bytes: self.dedup.memory_bytes() + self.frequency.as_ref().map_or(0, Frequency::memory_bytes),
+            memory_bytes: self.dedup.memory_bytes()
+                + self.frequency.as_ref().map_or(0, Frequency::memory_bytes)
+                + aggregates.iter().map(|kept| kept.memory_bytes).sum::<u64>(),
+            aggregates,
         }
     }
 
@@ -256,6 +299,7 @@ impl Shard {
         if let Some(counts) = &self.frequency {
             writer.bytes(&counts.encode());
         }
+        self.aggregates.iter().for_each(|aggregate| aggregate.encode(&mut writer));
         writer.seal()
     }
 
@@ -284,8 +328,18 @@ impl Shard {
             None => None,
             Some(_) => Some(Frequency::decode(reader.bytes()?)?),
         };
+        let aggregates: Result<Vec<_>, _> =
+            plan.aggregates.iter().map(|spec| Aggregate::decode(spec, &mut reader)).collect();
+        let aggregates = aggregates?;
         reader.finish()?;
         let (seed, counts) = (plan.reader.seed(), Counts::from_array(counts));
-        Ok(Self { plan, partition, next, clock_ms, counts, dedup, frequency, seed })
+        Ok(Self { plan, partition, next, clock_ms, counts, dedup, frequency, aggregates, seed })
     }
+}
+
+/// Names the observation at a position of the log: the same on every replay, and different from all others.
+fn position_id(seed: u64, partition: u32, offset: u64) -> ElementId {
+    // Other draws of the record decide elsewhere.
+    let mut drawn = draws(!seed, partition, offset);
+    ElementId::from_bits(u128::from(drawn.next_u64()) << 64 | u128::from(drawn.next_u64()))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::aggregate::{AggregateError, AggregateSpec};
 use super::dedup::DedupSpec;
 use super::reader::Reader;
 use super::spec::{EventSpec, Path};
@@ -16,6 +17,8 @@ pub struct Plan {
     pub max_skew_ms: u64,
     pub dedup: DedupSpec,
     pub frequency: Option<FrequencySpec>,
+    /// Of different names.
+    pub aggregates: Vec<AggregateSpec>,
 }
 
 impl Plan {
@@ -33,7 +36,17 @@ impl Plan {
             }
         }
         writer.raw(&self.reader.key_print().0);
+        self.aggregates.iter().for_each(|aggregate| aggregate.write_identity(&mut writer));
         *blake3::hash(&writer.seal()).as_bytes()
+    }
+
+    /// An aggregate by its name, and its place.
+    pub fn aggregate(&self, name: &str) -> Result<(usize, &AggregateSpec), AggregateError> {
+        let found = self.aggregates.iter().enumerate().find(|(_, spec)| spec.name() == name);
+        found.ok_or_else(|| AggregateError::Unknown {
+            asked: name.to_owned(),
+            known: self.aggregates.iter().map(|spec| spec.name().to_owned()).collect(),
+        })
     }
 }
 

@@ -18,6 +18,7 @@ fn plan_of(seen: Seen, filter: TimingSpec) -> Arc<Plan> {
         max_skew_ms: SKEW_MS,
         dedup: DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), seen),
         frequency: None,
+        aggregates: Vec::new(),
     })
 }
 
@@ -118,6 +119,16 @@ fn what_is_older_than_the_memory_is_late_and_never_silently_unique() {
     let too_old = [1_000_000 - LATENESS_MS as i64 - 1, 1_000_000 - 100_000, 0, -1, i64::MIN];
     for (id, time_ms) in (10..).zip(too_old) {
         assert_eq!(fed.record(id, time_ms), Verdict::Late, "{time_ms}");
+    }
+}
+
+#[test]
+fn an_event_too_old_to_be_remembered_is_a_duplicate_when_it_was_seen_since() {
+    for seen in [Seen::First, Seen::Last] {
+        let mut fed = Fed::new(timed(seen));
+        fed.record(1, 1_000_000);
+        assert_eq!(fed.record(1, 0), Verdict::Duplicate, "{seen:?}");
+        assert_eq!(fed.record(2, 0), Verdict::Late, "{seen:?}");
     }
 }
 

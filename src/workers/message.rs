@@ -1,10 +1,14 @@
 //! What a worker can be told: one closed enum, one `match`.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::shard::{Answer, AsOf, Event, NextOffset, Outcome, Question, QuestionError, Status};
+use crate::shard::{
+    AggregateError, AggregatePart, AggregateQuestion, Answer, AsOf, Event, NextOffset, Outcome, Question,
+    QuestionError, Status,
+};
 use crate::store::StoreError;
 
 /// An event to be recorded: its payload for the journal, and what the edge read from it.
@@ -30,7 +34,7 @@ pub struct Answered {
 }
 
 /// A shard in figures.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ShardStatus {
     pub status: Status,
     /// Up to where the newest stored checkpoint reaches.
@@ -65,6 +69,15 @@ pub enum AskError {
     NoPartition { partitions: usize },
 }
 
+/// Why an aggregate was not answered.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AggregateAskError {
+    #[error("the service is stopping")]
+    Stopping,
+    #[error(transparent)]
+    Refused(#[from] AggregateError),
+}
+
 /// See the module. Shards are named by their place in the worker that owns them.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -74,6 +87,12 @@ pub(super) enum Message {
         reply: oneshot::Sender<Result<Vec<Recorded>, RecordError>>,
     },
     Ask(Ask),
+    /// What the shard has to say to a question that all shards answer together.
+    Aggregate {
+        shard: usize,
+        question: Arc<AggregateQuestion>,
+        reply: oneshot::Sender<Result<AggregatePart, AggregateError>>,
+    },
     Status {
         shard: usize,
         reply: oneshot::Sender<ShardStatus>,

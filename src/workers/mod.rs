@@ -16,6 +16,6 @@ mod worker;
 
 pub use faults::{Mutant, POINTS};
 pub use kafka::{Beginning, Delivery, KafkaOptions, OVERSIZE, Outputs, SnapshotTopic, StreamSpec, Target};
-pub use message::{Answered, AskError, RecordError, Recorded, ShardStatus, Submission};
+pub use message::{AggregateAskError, Answered, AskError, RecordError, Recorded, ShardStatus, Submission};
 pub use stream::{Answers, Place, Placed, Readiness, Stream, Streams};
 pub use worker::{StartError, Workers, WorkersOptions};

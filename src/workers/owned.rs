@@ -9,7 +9,7 @@ use super::checkpoints::Job;
 use super::message::{Recorded, ShardStatus, Submission};
 use super::worker::WorkersOptions;
 use crate::metrics::Metrics;
-use crate::shard::{self, Counts, NextOffset, Outcome, Plan, Reason, Shard, Verdict};
+use crate::shard::{self, Basis, Counts, NextOffset, Outcome, Plan, Reason, Shard, Verdict};
 use crate::store::{Identity, Record, ShardId, Store};
 
 /// How far the restoring of a worker's shards is.
@@ -140,6 +140,8 @@ impl OwnedShard {
         let status = self.shard.status();
         metrics.fill.with_label_values(&labels).set(status.fill);
         metrics.false_duplicates.with_label_values(&labels).set(status.false_duplicate_rate);
+        metrics.trusted.with_label_values(&labels).set(i64::from(status.basis != Basis::Miscalibrated));
+        metrics.isolated_keys.with_label_values(&labels).set(status.isolated_keys as i64);
         metrics.state_bytes.with_label_values(&labels).set(status.memory_bytes as i64);
         metrics.lag.with_label_values(&labels).set(0);
         if let Some(time_ms) = status.as_of.time_ms {
@@ -180,15 +182,26 @@ fn load(
 
 /// Counted per batch, not per record.
 pub(super) fn count<'a>(stream: &str, outcomes: impl Iterator<Item = &'a Outcome>, metrics: &Metrics) {
-    let mut verdicts = Counts::default();
-    outcomes.for_each(|outcome| verdicts.add(outcome.verdict));
-    let named =
-        [(Verdict::Unique, verdicts.unique), (Verdict::Duplicate, verdicts.duplicate), (Verdict::Late, verdicts.late)];
-    for (verdict, count) in named.into_iter().filter(|(_, count)| *count > 0) {
+    let (mut verdicts, mut bases) = (Counts::default(), [0; Basis::ALL.len()]);
+    for outcome in outcomes {
+        verdicts.add(outcome.verdict);
+        if let Some(answer) = &outcome.answer {
+            bases[answer.basis as usize] += 1;
+        }
+    }
+    let named = [Verdict::Unique, Verdict::Duplicate, Verdict::Late].into_iter().zip([
+        verdicts.unique,
+        verdicts.duplicate,
+        verdicts.late,
+    ]);
+    for (verdict, count) in named.filter(|(_, count)| *count > 0) {
         metrics.events.with_label_values(&[stream, verdict.name()]).inc_by(count);
     }
     for reason in Reason::ALL.into_iter().filter(|reason| verdicts.rejected(*reason) > 0) {
         metrics.rejected.with_label_values(&[stream, reason.name()]).inc_by(verdicts.rejected(reason));
         metrics.events.with_label_values(&[stream, "rejected"]).inc_by(verdicts.rejected(reason));
+    }
+    for (basis, count) in Basis::ALL.into_iter().zip(bases).filter(|(_, count)| *count > 0) {
+        metrics.decisions.with_label_values(&[stream, basis.name()]).inc_by(count);
     }
 }

@@ -2,17 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::message::{Answered, Ask, AskError, Message, RecordError, Recorded, ShardStatus, Submission};
+use super::message::{
+    AggregateAskError, Answered, Ask, AskError, Message, RecordError, Recorded, ShardStatus, Submission,
+};
 use super::owned::Restored;
 use super::residency::Residents;
 use super::worker::Workers;
 use crate::hash::Fingerprint;
 use crate::random::mix;
-use crate::shard::{Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason, Verdict};
+use crate::shard::{
+    AggregateAnswer, AggregateQuestion, Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason,
+    Verdict,
+};
+use crate::store::{Health, Store};
 
 /// One stream and the way to its shards.
 #[derive(Debug, Clone)]
@@ -143,6 +150,27 @@ impl Stream {
         Ok(Answers { answers: all.ok_or(AskError::Elsewhere)? })
     }
 
+    /// Asks an aggregate of all shards that are here together, each as of where it stands.
+    pub async fn aggregate(&self, question: AggregateQuestion) -> Result<AggregateAnswer, AggregateAskError> {
+        let place = self.plan.aggregate(&question.aggregate)?.0;
+        let question = Arc::new(question);
+        let mut replies = Vec::new();
+        for (_, route) in self.shards.iter().enumerate().filter(|(partition, _)| self.is_here(*partition)) {
+            let (reply, part) = oneshot::channel();
+            let message = Message::Aggregate { shard: route.shard, question: question.clone(), reply };
+            route.worker.send(message).await.map_err(|_| AggregateAskError::Stopping)?;
+            replies.push(part);
+        }
+        let mut parts = Vec::new();
+        for part in replies {
+            parts.push(part.await.map_err(|_| AggregateAskError::Stopping)??);
+        }
+        let plan = self.plan.clone();
+        // Merging large sketches takes long enough to hold up other requests.
+        let answer = tokio::task::spawn_blocking(move || plan.aggregates[place].answer(&question, parts));
+        Ok(answer.await.map_err(|_| AggregateAskError::Stopping)??)
+    }
+
     /// The shards in figures, by partition.
     pub async fn status(&self) -> Result<Vec<ShardStatus>, AskError> {
         let mut replies = Vec::new();
@@ -200,6 +228,8 @@ pub struct Place {
 pub struct Streams {
     streams: BTreeMap<String, Stream>,
     restored: Vec<watch::Receiver<Restored>>,
+    store: Arc<Store>,
+    stopping: Arc<AtomicBool>,
 }
 
 /// Whether every shard answers.
@@ -207,6 +237,7 @@ pub struct Streams {
 pub enum Readiness {
     Ready,
     Restoring,
+    Stopping,
     Failed(String),
 }
 
@@ -223,6 +254,8 @@ impl Streams {
         Self {
             streams: streams.into_iter().map(|(name, parts)| (name.clone(), stream(&name, parts))).collect(),
             restored: workers.restored(),
+            store: workers.store(),
+            stopping: Arc::default(),
         }
     }
 
@@ -239,8 +272,23 @@ impl Streams {
         states.fold(Readiness::Ready, |worst, state| match (worst, state) {
             (Readiness::Failed(why), _) | (_, Restored::Failed(why)) => Readiness::Failed(why),
             (Readiness::Restoring, _) | (_, Restored::Working) => Readiness::Restoring,
-            (Readiness::Ready, Restored::Done) => Readiness::Ready,
+            (readiness @ (Readiness::Ready | Readiness::Stopping), Restored::Done) => readiness,
         })
+    }
+
+    /// Whether new work should be sent here: restored, able to record, and not about to stop. Questions are answered for as
+    /// long as there is somebody to answer them.
+    pub fn fitness(&self) -> Readiness {
+        match (self.readiness(), self.store.health()) {
+            (Readiness::Ready, Health::Failed(why)) => Readiness::Failed(format!("events cannot be recorded: {why}")),
+            (Readiness::Ready, Health::Healthy) if self.stopping.load(Ordering::Relaxed) => Readiness::Stopping,
+            (readiness, _) => readiness,
+        }
+    }
+
+    /// From now on new work should go elsewhere.
+    pub fn announce_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Returns once no shard is being restored any more.

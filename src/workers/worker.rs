@@ -48,6 +48,7 @@ pub struct Workers {
     threads: Vec<JoinHandle<()>>,
     restored: Vec<watch::Receiver<Restored>>,
     checkpoints: Checkpoints,
+    store: Arc<Store>,
     /// Where records come from, when it is not the journal.
     pub(super) followed: Option<Followed>,
 }
@@ -64,7 +65,9 @@ pub(super) struct Followed {
 impl Workers {
     pub(super) fn without_threads(options: &WorkersOptions) -> Result<Self, StartError> {
         let checkpoints = Checkpoints::start(options.store.clone(), options.metrics.clone(), 1)?;
-        Ok(Self { senders: Vec::new(), threads: Vec::new(), restored: Vec::new(), checkpoints, followed: None })
+        let store = options.store.clone();
+        let (senders, threads, restored) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { senders, threads, restored, checkpoints, store, followed: None })
     }
 
     pub(super) fn jobs(&self) -> SyncSender<Job> {
@@ -123,6 +126,10 @@ impl Workers {
 
     pub(super) fn sender(&self, worker: usize) -> mpsc::Sender<Message> {
         self.senders[worker].clone()
+    }
+
+    pub(super) fn store(&self) -> Arc<Store> {
+        self.store.clone()
     }
 
     pub(super) fn restored(&self) -> Vec<watch::Receiver<Restored>> {
@@ -251,6 +258,9 @@ impl Worker {
                 let _ = reply.send(recorded);
             }
             Message::Ask(ask) => self.answer(ask),
+            Message::Aggregate { shard, question, reply } => {
+                let _ = reply.send(self.shards[shard].shard.aggregate_part(&question));
+            }
             Message::Status { shard, reply } => {
                 let _ = reply.send(self.shards[shard].status());
             }

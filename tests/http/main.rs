@@ -1,5 +1,6 @@
 //! The service over HTTP: what it decides, how it tells mistakes, and what clients cannot do to it.
 
+mod aggregates;
 mod crowded;
 mod decide;
 mod hostile;

@@ -10,7 +10,10 @@ use ebb::filter::timing::TimingSpec;
 use ebb::hash::HashKey;
 use ebb::http::{Api, HttpLimits, Routes};
 use ebb::metrics::Metrics;
-use ebb::shard::{DedupSpec, EventSpec, FilterSpec, Limits, Plan, Reader, Seen, TimeUnit};
+use ebb::shard::{
+    AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Limits, Measure, Over, Plan, Reader, Seen,
+    TimeUnit, Weights,
+};
 use ebb::store::{ShardId, Store, StoreOptions};
 use ebb::workers::{Place, Placed, Streams, Workers, WorkersOptions};
 use serde_json::Value;
@@ -89,11 +92,53 @@ fn plan(filter: TimingSpec) -> Arc<Plan> {
         key: Some("campaign".parse().unwrap()),
         time: Some(("ts".parse().unwrap(), TimeUnit::Milliseconds)),
         limits,
+        numbers: vec!["ts".parse().unwrap()],
+        labels: vec!["ip".parse().unwrap()],
         ..EventSpec::of_item(vec!["ip".parse().unwrap()])
     };
     let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
     let dedup = DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
-    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency: None })
+    let aggregates = vec![visits(), moments()];
+    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency: None, aggregates })
+}
+
+/// How many, by campaign and address.
+fn visits() -> AggregateSpec {
+    AggregateSpec::new(AggregateParameters {
+        name: "visits".into(),
+        of: Measure::Count,
+        over: Over::All,
+        method: ebb::shard::Method::Robust,
+        epsilon: 0.1,
+        delta: 0.05,
+        decay: None,
+        horizon_ms: 600_000,
+        keys: Some(8),
+        top: Some(0),
+        step: 1.0,
+        max: 1.0,
+        weights: Weights::Ones,
+        seed: 1,
+    })
+    .unwrap()
+}
+
+/// The times of the unique ones, in seconds.
+fn moments() -> AggregateSpec {
+    let visits = visits().parameters().clone();
+    AggregateSpec::new(AggregateParameters {
+        name: "moments".into(),
+        of: Measure::Number(0),
+        over: Over::Unique,
+        method: ebb::shard::Method::Forward,
+        decay: Some("exponential:half_life=1h".parse().unwrap()),
+        keys: None,
+        top: None,
+        step: 1_000.0,
+        max: 4e12,
+        ..visits
+    })
+    .unwrap()
 }
 
 /// An event of the tests, `seconds` after [`NOW`].

@@ -3,5 +3,6 @@
 mod brackets;
 mod oracle;
 mod properties;
+mod refusals;
 mod snapshots;
 mod vectors;

@@ -4,7 +4,9 @@ use ebb::decay::Decay;
 use ebb::random::{Random, mix};
 use ebb::sketch::answer::Estimate;
 use ebb::sketch::robust::expiry::IntegralDecay;
-use ebb::sketch::robust::{Accuracy, Answers, Element, IntegralSketch, IntegralSpec, WindowSketch, WindowSpec};
+use ebb::sketch::robust::{
+    Accuracy, Answers, Element, IntegralSketch, IntegralSpec, Measured, WindowSketch, WindowSpec,
+};
 
 use super::streams::{Shape, cases, distinct};
 
@@ -124,4 +126,21 @@ fn counting_by_inclusion_is_far_better_than_counting_first_integers() {
     let rms = (errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64).sqrt();
     // One integer of each element alone would be a sample of tau / mean weight elements: an error of sqrt(500 / 100).
     assert!(rms < 1.0, "{rms}");
+}
+
+#[test]
+fn the_standard_error_that_a_sample_states_is_the_one_that_seeds_show() {
+    let elements = elements(1000);
+    for decay in ["window:6s", "exponential:half_life=1500ms", "polynomial:alpha=1,unit=500ms"] {
+        let decay: Decay = decay.parse().unwrap();
+        let g = |e: &Element| decay.weight(10_000u64.abs_diff(e.time_ms as u64));
+        let truth: f64 = elements.iter().map(|e| f64::from(e.weight) * e.value as f64 * g(e)).sum();
+        let stated = |seed| window_answers(&elements, 1000, &decay, seed).samples()[0].value_sum();
+        let measured: Vec<Measured> = seeds().map(stated).collect();
+        let count = measured.len() as f64;
+        let shown = (measured.iter().map(|m| (m.value - truth) * (m.value - truth)).sum::<f64>() / count).sqrt();
+        let stated = measured.iter().map(|m| m.deviation).sum::<f64>() / count;
+        println!("{decay}: standard error {:.4} stated, {:.4} shown", stated / truth, shown / truth);
+        assert!((0.7..1.4).contains(&(shown / stated)), "{decay}: {shown} against {stated}");
+    }
 }

@@ -156,6 +156,41 @@ fn resealed(bytes: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     writer.seal()
 }
 
+/// Two elements of one instant whose records, without floors, are the last 36 bytes of the body.
+fn two_records() -> (Vec<u8>, Vec<u8>) {
+    let (mut window, mut integral) = (WindowSketch::new(&window_spec()), IntegralSketch::new(&integral_spec()));
+    for id in [1, 2] {
+        window.insert(element(7, 3, 100, id)).unwrap();
+        integral.insert(element(7, 3, 100, id)).unwrap();
+    }
+    (window.encode(), integral.encode())
+}
+
+#[test]
+fn records_out_of_order_repeated_or_impossible_are_refused() {
+    let (window, integral) = two_records();
+    let swap = |body: &mut Vec<u8>| {
+        let at = body.len() - 36;
+        body[at..].rotate_left(18);
+    };
+    let repeat = |body: &mut Vec<u8>| {
+        body.truncate(body.len() - 18);
+        body.extend_from_within(body.len() - 18..);
+    };
+    let weight = |weight: u8| move |body: &mut Vec<u8>| *body.last_mut().unwrap() = weight;
+    assert!(WindowSketch::decode(&window_spec(), &resealed(&window, weight(4))).is_ok());
+    assert!(WindowSketch::decode(&window_spec(), &resealed(&window, weight(0))).is_err());
+    assert!(WindowSketch::decode(&window_spec(), &resealed(&window, weight(100))).is_err());
+    assert!(WindowSketch::decode(&window_spec(), &resealed(&window, swap)).is_err());
+    assert!(WindowSketch::decode(&window_spec(), &resealed(&window, repeat)).is_err());
+    assert!(IntegralSketch::decode(&integral_spec(), &resealed(&integral, weight(40))).is_ok());
+    assert!(IntegralSketch::decode(&integral_spec(), &resealed(&integral, weight(41))).is_err());
+    assert!(IntegralSketch::decode(&integral_spec(), &resealed(&integral, swap)).is_err());
+    let empty = WindowSketch::new(&window_spec()).encode();
+    assert!(WindowSketch::decode(&window_spec(), &resealed(&empty, |_| ())).is_ok());
+    assert!(WindowSketch::decode(&window_spec(), &resealed(&empty, weight(1))).is_err());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 

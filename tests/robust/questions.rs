@@ -1,6 +1,5 @@
 //! What is asked and what is answered: P6, P7 and P9, every statistic against brute force, and what is said about the limits.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ebb::decay::Decay;
@@ -197,14 +196,10 @@ fn check_top(answers: &Answers, truth: &Truth<'_>) {
     }
 }
 
-/// Values 0..12 with falling shares; value 3 has exactly a fifth of the weight.
+/// Values of unequal shares: about three tenths are 6, two tenths 3, one tenth each of the others.
 fn skewed(random: &mut Random) -> Vec<Element> {
     let mut elements = distinct(random, &Shape { count: 20_000, w_max: 50, span: 10_000 });
-    let mut weights: BTreeMap<u64, u64> = BTreeMap::new();
-    for e in &mut elements {
-        e.value = [3, 3, 5, 6, 6, 6, 7, 8, 9, 10][random.below(10) as usize];
-        *weights.entry(e.value).or_default() += u64::from(e.weight);
-    }
+    elements.iter_mut().for_each(|e| e.value = [3, 3, 5, 6, 6, 6, 7, 8, 9, 10][random.below(10) as usize]);
     elements
 }
 
@@ -267,6 +262,20 @@ fn top_items_never_make_the_mistake_that_the_mode_excludes() {
 }
 
 #[test]
+fn a_value_just_below_the_share_is_never_listed_as_sure() {
+    let elements = skewed(&mut Random::new(39));
+    let truth = Truth { elements: &elements, as_of: 10_000, decay: Decay::window(9_000).unwrap() };
+    let phi = truth.share(|e| e.value == 3) + 0.001;
+    for seed in 0..12 {
+        let spec = WindowSpec::new(Accuracy::new(0.1, 0.01).unwrap(), 50, 10_000, seed).unwrap();
+        let mut sketch = WindowSketch::new(&spec);
+        elements.iter().for_each(|element| sketch.insert(*element).unwrap());
+        let sure = sketch.ask(10_000, &truth.decay).unwrap().top(phi, TopMode::NoFalsePositives).unwrap();
+        assert!(sure.items.iter().all(|item| item.item != 3), "seed {seed}");
+    }
+}
+
+#[test]
 fn nothing_sampled_has_a_sum_but_no_mean_share_or_quantile() {
     let mut sketch = sketch_of(Accuracy::of_sample(10).unwrap(), &[]);
     let answers = sketch.ask(0, &Decay::window(5).unwrap()).unwrap();
@@ -297,6 +306,7 @@ fn what_reaches_past_the_horizon_is_refused_or_said_to_be_incomplete() {
     assert_eq!(ask(&mut sketch, 4000, "window:1001ms"), Err(refused));
     assert_eq!(ask(&mut sketch, 4000, "window:1000ms"), Ok((2.0, false)));
     assert_eq!(ask(&mut sketch, 3999, "window:1000ms"), Ok((0.0, true)));
+    assert_eq!(ask(&mut sketch, 3000, "window:1ms"), Ok((0.0, true)));
     assert_eq!(ask(&mut sketch, 2999, "window:1ms"), Err(QuestionError::TooEarly { floor_ms: 3000 }));
     let (sum, incomplete) = ask(&mut sketch, 4000, "exponential:half_life=1s").unwrap();
     assert_eq!((sum, incomplete), (2.0, true));
@@ -343,5 +353,17 @@ fn the_integral_sketch_scales_small_weights_and_counts_in_ticks() {
     assert_eq!(answers.count().value, 10.0);
     assert_eq!(answers.share(&"weight = 1".parse().unwrap()).unwrap().value, 1.0);
     sketch.advance(20_000).unwrap();
+    assert!(sketch.ask(20_000).is_ok());
     assert_eq!(sketch.ask(19_999).unwrap_err(), QuestionError::TooEarly { floor_ms: 20_000 });
+}
+
+#[test]
+fn ticks_before_the_epoch_are_ticks_like_others() {
+    let decay = IntegralDecay::window(1).unwrap();
+    let spec = IntegralSpec::new(Accuracy::of_sample(50).unwrap(), decay, 1000, (9, 1), 1).unwrap();
+    let mut sketch = IntegralSketch::new(&spec);
+    for (index, time_ms) in [-1001, -1000, -1, 0, 999, 1000].into_iter().enumerate() {
+        sketch.insert(element(1, 1 << index.min(3), time_ms, index as u128)).unwrap();
+    }
+    assert_eq!([-1001, -1, 0, 1999].map(|as_of| sketch.ask(as_of).unwrap().sum().value), [1.0, 6.0, 16.0, 8.0]);
 }

@@ -8,17 +8,18 @@
 //! Ages are in the units of the caller's clock. What is learned depends only on the calls made.
 
 mod codec;
+mod curve;
 
 use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+pub use curve::AgeCurve;
+use curve::{BEGINS, BINS, Cumulative, NEVER, bin_of};
+
 use crate::hash::Fingerprint;
 use crate::random::mix;
 
-/// Quarter octaves from one unit to 2^20 units, and the last one: never, or beyond the horizon.
-const BINS: usize = 81;
-const NEVER: usize = BINS - 1;
 /// Half octaves of frequency.
 const STRATA: usize = 16;
 /// The histogram over all strata.
@@ -35,8 +36,6 @@ pub const HORIZON_WINDOWS: u64 = 8;
 const PENDING_MOST: usize = 64;
 /// Sightings before the curves mean anything.
 const SIGHTINGS_LEAST: u64 = 64 * SIGHTING;
-/// 2^(i/4).
-const QUARTERS: [f64; 4] = [1.0, 1.189_207_115_002_721, 1.414_213_562_373_095_1, 1.681_792_830_507_429];
 
 /// What a reuse prior is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +77,6 @@ impl ReuseSpec {
 }
 
 type Histogram = [u64; BINS];
-/// For each bin the share of sightings below its begin, and how fast it rises within the bin.
-type Cumulative = [(f64, f64); BINS];
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -130,6 +127,7 @@ impl ReusePrior {
     }
 
     /// Whether the item belongs to the sample.
+    #[inline]
     pub fn samples(&self, item: Fingerprint) -> bool {
         chosen(sample_key(item), self.level)
     }
@@ -193,6 +191,7 @@ impl ReusePrior {
     }
 
     /// Lets the past fade as the clock moves; returns how many times it was halved.
+    #[inline]
     pub fn advance(&mut self, now: i64) -> u32 {
         let horizon = self.spec.horizon() as i64;
         let Some(halve_at) = self.halve_at else {
@@ -226,9 +225,9 @@ impl ReusePrior {
     }
 
     /// The learned ages, of all items or of those of about this frequency.
+    #[inline]
     pub fn curve(&self, frequency: Option<f64>) -> AgeCurve<'_> {
-        let unit = self.spec.unit() as f64;
-        AgeCurve { curve: &self.curves[stratum_of(frequency)], unit, per_unit: 1.0 / unit }
+        AgeCurve::new(&self.curves[stratum_of(frequency)], self.spec.unit() as f64)
     }
 
     fn draw_curves(&mut self) {
@@ -268,72 +267,5 @@ fn stratum_of(frequency: Option<f64>) -> usize {
     match frequency {
         Some(frequency) if frequency >= 0.0 => (2.0 * libm::log2(frequency + 1.0)).min(STRATA as f64 - 1.0) as usize,
         _ => ALL,
-    }
-}
-
-/// The quarter octave of an age in units, which is not negative; ages beyond the last lie in [`NEVER`].
-fn bin_of(age: f64) -> usize {
-    let bits = (age + 1.0).to_bits();
-    let octave = (bits >> 52) as usize - 1023;
-    let mantissa = bits & ((1 << 52) - 1) | 1023 << 52;
-    let quarter = QUARTERS.iter().skip(1).filter(|least| mantissa >= least.to_bits()).count();
-    (4 * octave + quarter).min(NEVER)
-}
-
-/// The youngest age of each bin, plus 1, in units.
-const BEGINS: [f64; BINS] = {
-    let mut begins = [0.0; BINS];
-    let mut bin = 0;
-    while bin < BINS {
-        begins[bin] = (1u64 << (bin / 4)) as f64 * QUARTERS[bin % 4];
-        bin += 1;
-    }
-    begins
-};
-
-/// A distribution of ages: straight lines within the bins, the rest beyond the horizon or never.
-#[derive(Debug, Clone, Copy)]
-pub struct AgeCurve<'a> {
-    curve: &'a Cumulative,
-    unit: f64,
-    per_unit: f64,
-}
-
-impl AgeCurve<'_> {
-    /// Share of the ages below `age`.
-    pub fn below(&self, age: f64) -> f64 {
-        if age <= 0.0 {
-            return 0.0;
-        }
-        let scaled = age * self.per_unit;
-        let bin = bin_of(scaled);
-        let (below, slope) = self.curve[bin];
-        below + slope * (scaled + 1.0 - BEGINS[bin])
-    }
-
-    /// Share of the ages in `from..to`; an infinite `to` includes "never".
-    pub fn between(&self, from: f64, to: f64) -> f64 {
-        let end = if to == f64::INFINITY { 1.0 } else { self.below(to) };
-        (end - self.below(from)).max(0.0)
-    }
-
-    /// Beyond this there are no ages, only "never".
-    pub fn horizon(&self) -> f64 {
-        (BEGINS[NEVER] - 1.0) * self.unit
-    }
-
-    /// Share of the ages in `from..to`, and their sum weighted by it.
-    pub(super) fn moment(&self, from: f64, to: f64) -> (f64, f64) {
-        let (mut share, mut sum) = (0.0, 0.0);
-        for bin in 0..NEVER {
-            let begin = ((BEGINS[bin] - 1.0) * self.unit).max(from);
-            let end = ((BEGINS[bin + 1] - 1.0) * self.unit).min(to);
-            if begin < end {
-                let part = self.between(begin, end);
-                share += part;
-                sum += part * (begin + end) / 2.0;
-            }
-        }
-        (share, sum)
     }
 }

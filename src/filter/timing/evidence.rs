@@ -31,6 +31,7 @@ pub enum Likelihood {
 
 impl TimingFilter {
     /// The likelihood of a reading over ages.
+    #[inline]
     pub fn evidence(&self, item: Fingerprint, reading: &Reading, unit: AgeUnit, likelihood: Likelihood) -> Evidence {
         let (from, length) = self.segment(reading, unit);
         let by_others = match likelihood {
@@ -43,18 +44,20 @@ impl TimingFilter {
     /// The same from a model of the stream, as in the paper.
     pub fn evidence_by_model(&self, reading: &Reading, distinct: &Distinct, form: Form) -> Evidence {
         let (from, length) = self.segment(reading, AgeUnit::Arrivals);
-        let Some(age) = reading.age else { return Evidence { from, length, by_others: 1.0 } };
+        if reading.age.is_none() {
+            return Evidence { from, length, by_others: 1.0 };
+        }
         let items = match form {
             Form::Printed => distinct.among(length),
             Form::Corrected => distinct.between(from, length),
         };
-        let cells = deciding_cells(reading, age);
-        let by_others = written_by_others(cells, self.spec.cells_per_item(), self.spec.cells(), items);
+        let by_others = written_by_others(reading.oldest, self.spec.cells_per_item(), self.spec.cells(), items);
         Evidence { from, length, by_others }
     }
 
     /// How far back the window reaches: on the clock from `as_of_ms`, in arrivals from now. A block that is cut counts in
     /// part.
+    #[inline]
     pub fn window_in(&self, unit: AgeUnit, as_of_ms: i64, window: u64) -> f64 {
         let window = window.min(self.spec.drive().window());
         match (unit, self.spec.drive()) {
@@ -75,6 +78,7 @@ impl TimingFilter {
     }
 
     /// Where the ages of the oldest timer's block begin, and how many they are.
+    #[inline]
     pub fn segment(&self, reading: &Reading, unit: AgeUnit) -> (f64, f64) {
         match (unit, reading.age) {
             (AgeUnit::Arrivals, Some(age)) => (self.arrivals_within(age), self.arrivals_of_age(age) as f64),
@@ -88,20 +92,19 @@ impl TimingFilter {
     }
 
     /// The youngest age, in units of the clock, of what lies in the block of this age.
+    #[inline]
     fn block_ages_begin(&self, age: u8) -> f64 {
-        if age == 0 {
-            return 0.0;
-        }
         let into_block = self.now.unwrap_or(0) - self.block_begin;
         // An arrival at the clock's own time has age 0; an arrival is counted by the clock only after it.
         let first = match self.spec.drive() {
             Drive::Time { .. } => into_block + 1,
             Drive::Count { .. } => into_block,
         };
-        (first + (i64::from(age) - 1) * self.block_length()) as f64
+        (first + (i64::from(age) - 1) * self.block_length()).max(0) as f64
     }
 
     /// The oldest age in blocks that is alive for the configured window at this very moment.
+    #[inline]
     fn limit(&self) -> u8 {
         match self.spec.drive() {
             Drive::Time { .. } => self.spec.oldest_live_age(),
@@ -123,11 +126,17 @@ impl TimingFilter {
     }
 
     /// Cells younger than `age`.
+    #[inline]
     fn cells_within(&self, age: u8) -> u64 {
         let (present, stamps) = (usize::from(self.present), usize::from(self.spec.stamps()));
-        let count = usize::from(age).min(stamps);
         // Counts of cells: their sum cannot wrap, and a sum that need not look is four times as fast.
         let sum = |part: &[u64]| part.iter().fold(0u64, |sum, &value| sum.wrapping_add(value));
+        if stamps < 16 {
+            // Few stamps: to add all of them, those too old as 0, is faster than to foresee where to stop.
+            let younger = |stamp: usize| u64::from(self.ages[stamp] < age).wrapping_neg() & self.histogram[stamp];
+            return (1..16).fold(0, |sum: u64, stamp| sum.wrapping_add(younger(stamp)));
+        }
+        let count = usize::from(age).min(stamps);
         if count <= present {
             sum(&self.histogram[present + 1 - count..=present])
         } else {
@@ -137,6 +146,7 @@ impl TimingFilter {
     }
 
     /// Of the cells at least `age` old, the share of exactly that age.
+    #[inline]
     fn share_of_age(&self, age: u8) -> f64 {
         let exactly = self.histogram[usize::from(self.stamp_of_age(age))];
         exactly as f64 / (self.cells.len() - self.cells_within(age)).max(1) as f64
@@ -145,7 +155,7 @@ impl TimingFilter {
     fn by_others(&self, reading: &Reading) -> f64 {
         match reading.age {
             None => 1.0,
-            Some(age) => power(self.share_of_age(age), deciding_cells(reading, age)),
+            Some(age) => power(self.share_of_age(age), reading.oldest),
         }
     }
 
@@ -156,11 +166,11 @@ impl TimingFilter {
         let above = if stamp <= present { present - stamp } else { stamps - stamp };
         let below = if stamp <= present { 0 } else { present };
         let (mut exactly, mut younger) = (0u8, 0u8);
+        // In this form the compiler counts sixteen nibbles at once; 128 of them, so that no count can wrap.
         let mut count = |nibble: u8| {
-            // 128 nibbles: no count can wrap.
-            exactly = exactly.wrapping_add(u8::from(nibble == stamp));
             let over = nibble.wrapping_sub(stamp).wrapping_sub(1) < above;
             let under = nibble.wrapping_sub(1) < below;
+            exactly = exactly.wrapping_add(u8::from(nibble == stamp));
             younger = younger.wrapping_add(u8::from(over | under));
         };
         for &byte in line {
@@ -170,6 +180,7 @@ impl TimingFilter {
         (exactly, younger)
     }
 
+    #[inline]
     fn by_others_in_line(&self, item: Fingerprint, reading: &Reading) -> f64 {
         let (Some(age), Layout::Lines(_), 4) = (reading.age, self.spec.layout(), self.spec.timer_bits()) else {
             return self.by_others(reading);
@@ -181,15 +192,16 @@ impl TimingFilter {
         let own = f64::from(reading.oldest);
         let (exactly, at_least) = (f64::from(exactly) - own, 128.0 - f64::from(younger) - own);
         let share = (exactly + LINE_SHRINKAGE * self.share_of_age(age)) / (at_least + LINE_SHRINKAGE);
-        power(share, deciding_cells(reading, age))
+        power(share, reading.oldest)
     }
 }
 
-/// In the present block every cell speaks; in an older one only those of that age.
-fn deciding_cells(reading: &Reading, age: u8) -> u8 {
-    if age == 0 { reading.cells } else { reading.oldest }
-}
-
+/// base^exponent, without a branch that depends on the exponent.
 fn power(base: f64, exponent: u8) -> f64 {
-    (0..exponent).fold(1.0, |product, _| product * base)
+    let (mut product, mut square) = (1.0, base);
+    for bit in 0..5 {
+        product *= if exponent >> bit & 1 == 1 { square } else { 1.0 };
+        square *= square;
+    }
+    product
 }

@@ -153,10 +153,13 @@ impl TimingFilter {
     #[inline]
     pub fn look(&self, item: Fingerprint) -> Reading {
         match self.nibble_cells() {
+            2 => self.look_nibbles::<2>(item),
             3 => self.look_nibbles::<3>(item),
             4 => self.look_nibbles::<4>(item),
             5 => self.look_nibbles::<5>(item),
             6 => self.look_nibbles::<6>(item),
+            7 => self.look_nibbles::<7>(item),
+            8 => self.look_nibbles::<8>(item),
             _ => self.look_anywhere(item),
         }
     }
@@ -199,10 +202,13 @@ impl TimingFilter {
         };
         let stamp = self.stamp_of_age(age);
         match self.nibble_cells() {
+            2 => self.insert_nibbles::<2>(item, age, stamp),
             3 => self.insert_nibbles::<3>(item, age, stamp),
             4 => self.insert_nibbles::<4>(item, age, stamp),
             5 => self.insert_nibbles::<5>(item, age, stamp),
             6 => self.insert_nibbles::<6>(item, age, stamp),
+            7 => self.insert_nibbles::<7>(item, age, stamp),
+            8 => self.insert_nibbles::<8>(item, age, stamp),
             _ => self.insert_anywhere(item, age, stamp),
         }
         true

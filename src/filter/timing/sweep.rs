@@ -105,7 +105,7 @@ impl TimingFilter {
         self.cells.clear_values(0, length - first, dead, &mut cleared);
     }
 
-    /// The stamps (so many of them) that are dead at grid point `at` of block `tick`, the present block or a later one.
+    /// The stamps in use (so many of them) that are dead at grid point `at` of block `tick`, the present block or a later one.
     fn dead_stamps(&self, tick: i64, at: i64) -> ([u8; 256], usize) {
         let limit = match self.spec.drive() {
             Drive::Time { .. } => i64::from(self.spec.oldest_live_age()),
@@ -122,7 +122,7 @@ impl TimingFilter {
         let mut count = 0;
         for age in first..i64::from(self.spec.stamps()) {
             dead[count] = self.stamp_of_age(age as u8);
-            count += 1;
+            count += usize::from(self.histogram[usize::from(dead[count])] > 0);
         }
         (dead, count)
     }

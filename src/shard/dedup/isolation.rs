@@ -1,6 +1,6 @@
 //! Filters for the heaviest keys, so that a flood of items on one key cannot fill the memory of the others.
 //!
-//! A key that writes more than its share (one part of as many as there are filters) moves into a filter of its own, if
+//! A key that sends more than its share (one part of as many as there are filters) moves into a filter of its own, if
 //! one is free. Nothing is
 //! forgotten by moving: for as long as the memory reaches back, both filters are asked. When all filters are taken and a
 //! much heavier key comes, the lightest moves out the same way, and its filter is free once its memory has run out (I1:
@@ -17,7 +17,7 @@ use crate::hash::Fingerprint;
 const KIND: Kind = *b"isol";
 const VERSION: u16 = 1;
 
-/// No key is heavy whose items fill less than this part of the common filter.
+/// No key is heavy whose events could fill less than this part of the common filter.
 const HEAVY_PART: u64 = 256;
 /// A key moves another out when it is so many times heavier.
 const HEAVIER: u64 = 4;
@@ -42,7 +42,7 @@ impl IsolationSpec {
         write_timing(&self.filter, writer);
     }
 
-    /// Whether `weight` items of one key, among `total` of all, are too many for the common filter.
+    /// Whether `weight` events of one key, among `total` of all, are too many for the common filter.
     fn is_heavy(&self, weight: u64, total: u64) -> bool {
         let least = (self.common.cells() / u64::from(self.common.cells_per_item()) / HEAVY_PART).max(16);
         weight >= least && weight.saturating_mul(u64::from(self.filters) + 1) >= total
@@ -72,11 +72,11 @@ pub(super) struct Isolation {
     spec: IsolationSpec,
     clock_ms: i64,
     own: BTreeMap<Fingerprint, Own>,
-    /// Items that keys wrote lately: a bounded table in which the lightest is replaced (SpaceSaving).
+    /// Events of keys lately: a bounded table in which the lightest is replaced (SpaceSaving).
     weights: BTreeMap<Fingerprint, u64>,
     /// The same, lightest first.
     by_weight: BTreeSet<(u64, Fingerprint)>,
-    /// Items that all keys together wrote lately.
+    /// Events of all keys lately.
     total: u64,
     /// The tick at which weights were last halved.
     halved_tick: i64,
@@ -156,6 +156,7 @@ impl Isolation {
         question: &Question,
         common: &mut InferentialFilter,
     ) -> Option<Answer> {
+        self.weigh(key);
         if let Some(own) = self.own.get_mut(&key) {
             own.filter.advance(self.clock_ms);
         }
@@ -169,13 +170,11 @@ impl Isolation {
             Some(own) if own.left_ms.is_none() => own.filter.observe(question),
             _ => common.observe(question),
         };
-        if answer.is_some_and(|answer| !answer.duplicate) {
-            self.weigh(key);
-        }
         other.or(answer)
     }
 
-    /// Counts one new item of the key, and gives it a filter when it is heavy.
+    /// Counts one event of the key, and gives it a filter when it is heavy. Events and not new items: in a filter that is
+    /// full hardly any item is new.
     fn weigh(&mut self, key: Fingerprint) {
         let room = self.spec.filters as usize * WATCHED;
         let known = self.weights.get(&key).copied();

@@ -137,8 +137,8 @@ impl Dedup {
         };
         Ok(match answer {
             Some(answer) => self.told(sight, &answer),
-            // Older than the filter remembers, and not found.
-            None => Answer::plain(Verdict::Late),
+            // Too old to be remembered; whether it was seen can still be said.
+            None => self.decide(sight).unwrap_or(Answer::plain(Verdict::Late)),
         })
     }
 

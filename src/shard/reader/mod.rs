@@ -132,6 +132,13 @@ impl Reader {
         making.end()
     }
 
+    /// What stands for a text that an aggregate lists by name.
+    pub fn label_of_text(&self, text: &str) -> Fingerprint {
+        let mut making = self.key.begin(Domain::Label);
+        Field::hash_text(text, &mut making);
+        making.end()
+    }
+
     /// The fingerprint of a key that stands in events without quotes: a number, true or false.
     pub fn key_of_bare(&self, text: &str) -> Option<Fingerprint> {
         let field = Field::from_json(text).ok().flatten().filter(|field| matches!(field, Field::Bare(_)))?;

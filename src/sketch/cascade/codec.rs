@@ -3,7 +3,7 @@
 use super::store::{Level, Store};
 use super::{Body, Cascade};
 use crate::codec::{CodecError, Kind, Reader, Writer};
-use crate::sketch::content::codec::{not_negative, read_clock, write_clock};
+use crate::sketch::content::codec::{not_negative, read_clock, read_span, write_clock};
 use crate::sketch::content::{Held, Observation, TimelineShape};
 use crate::sketch::qdigest::tree::{Forest, POSITION_BITS};
 
@@ -14,7 +14,8 @@ impl Cascade {
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new(KIND, VERSION);
         self.shape.write(&mut w);
-        write_clock(&mut w, self.newest_ms);
+        write_clock(&mut w, self.span_ms.map(|(oldest, _)| oldest));
+        write_clock(&mut w, self.span_ms.map(|(_, newest)| newest));
         match &self.body {
             Body::Totals(store) => store.write(&self.shape, &mut w),
             Body::Cells(store) => store.write(&self.shape, &mut w),
@@ -25,7 +26,7 @@ impl Cascade {
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::open(KIND, VERSION, bytes)?;
         let mut cascade = Self::new(TimelineShape::read(4.0, &mut r)?);
-        cascade.newest_ms = read_clock(&mut r)?;
+        cascade.span_ms = read_span(&mut r)?;
         match &mut cascade.body {
             Body::Totals(store) => *store = Store::read(&cascade.shape, &mut r)?,
             Body::Cells(store) => *store = Store::read(&cascade.shape, &mut r)?,

@@ -1,15 +1,16 @@
 //! Cascade: any window and any decay, chosen when it is asked, from one copy of every observation.
 //!
-//! Promises, whatever the order of arrival: the truth lies within the bounds, always; a count is within epsilon of itself,
-//! for every window up to the horizon and every decay; ranks and top labels within epsilon of the total plus the error of
-//! their summary. Shards are not merged: adding level to level would add up their errors. Their readings are joined.
+//! Promises, whatever the order of arrival: the truth lies within the bounds, always; a count is within epsilon of
+//! itself, for every window up to the horizon and every decay; ranks and top labels within epsilon of the total plus the
+//! error of their summary. Shards are not merged: adding level to level would add up their errors. Their readings are
+//! joined.
 
 mod codec;
 mod store;
 
 use super::content::{
-    Band, Content, ContentShape, Gather, Labels, Observation, QuestionError, Refused, ShapeError, Tally, Timeline,
-    TimelineShape, Totals, Values,
+    Band, Content, ContentShape, Gather, Labels, Observation, QuestionError, Refused, ShapeError, TIME_MOST_MS, Tally,
+    Timeline, TimelineShape, Totals, Values,
 };
 use crate::decay::Decay;
 use store::Store;
@@ -25,7 +26,8 @@ enum Body {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cascade {
     shape: TimelineShape,
-    newest_ms: Option<i64>,
+    /// The oldest and the newest accepted time.
+    span_ms: Option<(i64, i64)>,
     body: Body,
 }
 
@@ -48,7 +50,7 @@ impl Cascade {
     pub fn new(shape: TimelineShape) -> Self {
         let plain = shape.content.values().is_none() && shape.content.counters().is_none();
         let body = if plain { Body::Totals(Store::new()) } else { Body::Cells(Store::new()) };
-        Self { shape, newest_ms: None, body }
+        Self { shape, span_ms: None, body }
     }
 
     pub fn timeline(&self) -> TimelineShape {
@@ -56,23 +58,24 @@ impl Cascade {
     }
 
     pub fn newest_ms(&self) -> Option<i64> {
-        self.newest_ms
+        self.span_ms.map(|(_, newest)| newest)
     }
 
     /// Whether nothing was ever seen.
     pub fn is_empty(&self) -> bool {
-        self.newest_ms.is_none()
+        self.span_ms.is_none()
     }
 
     #[inline]
     pub fn insert(&mut self, observation: &Observation) -> Result<(), Refused> {
         self.shape.content.check(observation)?;
-        let newest_ms = self.newest_ms.map_or(observation.time_ms, |newest| newest.max(observation.time_ms));
-        if newest_ms.abs_diff(observation.time_ms) >= self.shape.horizon_ms {
-            let (time_ms, horizon_ms) = (observation.time_ms, self.shape.horizon_ms);
+        let time_ms = observation.time_ms;
+        let (oldest_ms, newest_ms) = self.span_ms.map_or((time_ms, time_ms), |(o, n)| (o.min(time_ms), n.max(time_ms)));
+        let horizon_ms = self.shape.horizon_ms;
+        if newest_ms.abs_diff(time_ms) >= horizon_ms {
             return Err(Refused::Late { time_ms, now_ms: newest_ms, horizon_ms });
         }
-        self.newest_ms = Some(newest_ms);
+        self.span_ms = Some((oldest_ms, newest_ms));
         let kept = self.shape.content.kept(observation);
         match &mut self.body {
             Body::Totals(store) => store.insert(&self.shape, kept, newest_ms),
@@ -83,7 +86,8 @@ impl Cascade {
 
     /// Forgets what is past the horizon at `now_ms`. Not needed for answers: only for room while nothing arrives.
     pub fn expire(&mut self, now_ms: i64) {
-        let now_ms = self.newest_ms.map_or(now_ms, |newest| newest.max(now_ms));
+        let now_ms = now_ms.clamp(-TIME_MOST_MS, TIME_MOST_MS);
+        let now_ms = self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms));
         match &mut self.body {
             Body::Totals(store) => store.expire(&self.shape, now_ms),
             Body::Cells(store) => store.expire(&self.shape, now_ms),
@@ -99,7 +103,7 @@ impl Cascade {
     }
 
     fn timeline_at<'a>(&self, now_ms: i64, decay: &'a Decay) -> Result<Timeline<'a>, QuestionError> {
-        let now_ms = self.newest_ms.map_or(now_ms, |newest| newest.max(now_ms));
+        let now_ms = self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms));
         Timeline::new(self.shape, decay, now_ms)
     }
 
@@ -115,7 +119,7 @@ impl Cascade {
         let timeline = self.timeline_at(now_ms, decay)?;
         let mut totals = Totals::new();
         let used = self.gather(&timeline, &mut totals);
-        totals.standing = timeline.totals_standing(self.expired(), used);
+        totals.standing = timeline.totals_standing(self.span_ms, used);
         Ok(totals)
     }
 
@@ -125,7 +129,7 @@ impl Cascade {
         let shape = self.shape.content.values().ok_or(QuestionError::NotKept("values"))?;
         let mut bands: Vec<Band> = Vec::new();
         let used = self.gather(&timeline, &mut bands);
-        let standing = timeline.standing(shape.beta() / 2.0, self.expired(), used);
+        let standing = timeline.standing(shape.beta() / 2.0, self.span_ms, used);
         let rank_epsilon = self.shape.epsilon + shape.beta() / 2.0 * (1.0 + self.shape.epsilon);
         Ok(Values::new(bands, shape.value_most(), standing, rank_epsilon))
     }
@@ -136,7 +140,7 @@ impl Cascade {
         let counters = self.shape.content.counters().ok_or(QuestionError::NotKept("labels"))?;
         let mut labels = Labels::new();
         let used = self.gather(&timeline, &mut labels);
-        Ok(labels.finish(timeline.standing(1.0 / f64::from(counters), self.expired(), used)))
+        Ok(labels.finish(timeline.standing(1.0 / f64::from(counters), self.span_ms, used)))
     }
 
     /// The levels, from the newest.
@@ -144,6 +148,15 @@ impl Cascade {
         match &self.body {
             Body::Totals(store) => summaries(&self.shape, store),
             Body::Cells(store) => summaries(&self.shape, store),
+        }
+    }
+
+    /// Every label that a later answer may name; some twice.
+    pub fn held_labels(&self, into: &mut Vec<u128>) {
+        if let Body::Cells(store) = &self.body {
+            into.extend(store.raw.iter().map(|one| one.label));
+            let ranges = store.levels.iter().flat_map(|level| &level.forest.nodes);
+            ranges.for_each(|node| into.extend(node.mass.held_labels()));
         }
     }
 
@@ -166,7 +179,8 @@ impl Cascade {
         }
     }
 
-    /// Raw observations, and in the ranges digest nodes, counters and buffered observations (ranges, where only totals are kept).
+    /// Raw observations, and in the ranges digest nodes, counters and buffered observations; where only totals are kept,
+    /// the ranges themselves.
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Totals(store) => store.raw.len() + store.levels.iter().map(|l| l.forest.nodes.len()).sum::<usize>(),

@@ -148,6 +148,11 @@ impl Content {
         }
     }
 
+    /// Every label that a later answer may name; some twice.
+    pub(crate) fn held_labels(&self) -> impl Iterator<Item = u128> {
+        self.labels.iter().flat_map(SpaceSaving::held)
+    }
+
     pub(crate) fn spread_labels(&self, factor: Factor, labels: &mut Labels) {
         if let Some(summary) = &self.labels {
             labels.add(summary, factor);

@@ -102,19 +102,21 @@ impl<'a> Timeline<'a> {
         if age < self.shape.horizon_ms { self.decay.weight(age) } else { 0.0 }
     }
 
-    /// What is promised of a count.
-    pub fn totals_standing(&self, expired: f64, cells: usize) -> Standing {
+    /// What is promised of a count, when observations from the oldest to the newest time were accepted.
+    pub fn totals_standing(&self, span_ms: Option<(i64, i64)>, cells: usize) -> Standing {
+        let horizon_ms = self.shape.horizon_ms;
+        let outlived = span_ms.is_some_and(|(oldest_ms, _)| self.now_ms.saturating_sub(oldest_ms) as u64 >= horizon_ms);
         Standing {
             epsilon: Some(self.shape.epsilon).filter(|_| self.shape.promised),
-            incomplete: expired > 0.0 && self.decay.weight(self.shape.horizon_ms) > 0.0,
+            incomplete: outlived && self.decay.weight(horizon_ms) > 0.0,
             cells: cells as u64,
         }
     }
 
     /// What is promised of a share when the summaries err by `summary` of the total: both the part and the whole are
     /// only known within the error.
-    pub fn standing(&self, summary: f64, expired: f64, cells: usize) -> Standing {
-        let standing = self.totals_standing(expired, cells);
+    pub fn standing(&self, summary: f64, span_ms: Option<(i64, i64)>, cells: usize) -> Standing {
+        let standing = self.totals_standing(span_ms, cells);
         Standing { epsilon: standing.epsilon.map(|epsilon| (epsilon + summary) / (1.0 - epsilon)), ..standing }
     }
 }

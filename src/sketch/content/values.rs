@@ -105,9 +105,11 @@ impl Values {
         }
     }
 
-    fn guarantee(&self, share: Bracket) -> Guarantee {
-        let off = (share.upper - share.value).max(share.value - share.lower);
-        self.standing.guarantee(off.max(0.0))
+    /// Where no error is promised, what is open is how much lies at or below the value, and how much below it.
+    fn quantile_guarantee(&self, value: u64) -> Guarantee {
+        let off = |share: Bracket| (share.upper - share.value).max(share.value - share.lower).max(0.0);
+        let below = value.checked_sub(1).map_or(0.0, |below| off(self.share_through(below)));
+        self.standing.guarantee(off(self.share_through(value)).max(below))
     }
 
     fn estimate(&self, bracket: Bracket, guarantee: Guarantee) -> Estimate {
@@ -152,7 +154,7 @@ impl Values {
             value,
             lower: first(&|share| share.upper >= phi_met),
             upper: first(&|share| share.lower >= phi_met),
-            guarantee: self.guarantee(self.share_through(value)),
+            guarantee: self.quantile_guarantee(value),
             incomplete: self.standing.incomplete,
             evidence: self.standing.evidence(),
         }))

@@ -58,9 +58,14 @@ impl Fading<'_> {
         self.now_ms.saturating_sub(time_ms).max(0) as u64
     }
 
+    /// Whether something in the cell is past the horizon.
+    pub fn outlived(&self, cell: &Cell) -> bool {
+        self.age(cell.oldest_ms) >= self.horizon_ms
+    }
+
     /// Whether the oldest of the cell is past the horizon while its newest is not.
     pub fn straddles(&self, cell: &Cell) -> bool {
-        self.age(cell.oldest_ms) >= self.horizon_ms && self.age(cell.newest_ms) < self.horizon_ms
+        self.outlived(cell) && self.age(cell.newest_ms) < self.horizon_ms
     }
 
     /// Bounds for every observation of the cell alone: the weights of its ends.

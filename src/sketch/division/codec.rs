@@ -34,9 +34,11 @@ impl Division {
         division.clock_ms = read_clock(&mut r)?;
         if division.clock_ms.is_some() {
             division.newest_ms = read_time(&mut r)?;
+            // Empty places are made for gaps, so no row may be longer than the horizon asks for.
+            let most = division.shape.cells_within(division.shape.horizon_ms) + 64;
             let content = division.shape.content;
             for (width, row) in division.rows.iter_mut().enumerate() {
-                row.read(width as u8, content, &mut r)?;
+                row.read(width as u8, content, most, &mut r)?;
             }
         }
         r.finish()?;
@@ -84,16 +86,14 @@ impl Row {
         }
     }
 
-    fn read(&mut self, width: u8, content: ContentShape, r: &mut Reader<'_>) -> Result<(), CodecError> {
+    fn read(&mut self, width: u8, content: ContentShape, most: u64, r: &mut Reader<'_>) -> Result<(), CodecError> {
         let count = r.count(35)?;
         let mut last = 0i64;
         for place in 0..count {
             let index = last.checked_add(unzigzag(r.varint()?)).filter(|i| i.abs() <= (2 * TIME_MOST_MS) >> width);
             let index = index.ok_or_else(|| CodecError::invalid("cell", "outside time"))?;
-            let gap = index.abs_diff(last);
-            // Empty places are made for gaps, so a gap may not be wider than any division has.
-            if place > 0 && (index <= last || gap > super::CELLS_MOST) {
-                return Err(CodecError::invalid("cell", "out of order or too far from its neighbour"));
+            if place > 0 && (index <= last || index.abs_diff(self.first) > most) {
+                return Err(CodecError::invalid("cell", "out of order or too far from the first"));
             }
             last = index;
             *self.slot(index) = Some(Cell::read(width, index, content, r)?);

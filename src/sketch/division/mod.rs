@@ -120,6 +120,11 @@ impl Division {
         self.held().map(|(_, _, cell)| cell.content.nodes()).sum()
     }
 
+    /// Every label that a later answer may name; some twice.
+    pub fn held_labels(&self, into: &mut Vec<u128>) {
+        self.held().for_each(|(_, _, cell)| into.extend(cell.content.held_labels()));
+    }
+
     fn held(&self) -> impl Iterator<Item = (u8, i64, &Cell)> {
         self.rows.iter().enumerate().flat_map(|(width, row)| {
             let cells = row.cells.iter().enumerate();
@@ -254,9 +259,10 @@ impl Division {
     fn standing(&self, fading: &Fading<'_>, error: impl Fn(f64) -> f64) -> Standing {
         let theta = self.require(fading.decay, self.shape.theta).ok();
         let whole = self.held().all(|(_, _, cell)| !fading.straddles(cell));
+        let outlived = self.expired > 0.0 || self.held().any(|(_, _, cell)| fading.outlived(cell));
         Standing {
             epsilon: theta.filter(|_| whole).map(error),
-            incomplete: self.expired > 0.0 && fading.decay.weight(self.shape.horizon_ms) > 0.0,
+            incomplete: outlived && fading.decay.weight(self.shape.horizon_ms) > 0.0,
             cells: self.held().count() as u64,
         }
     }

@@ -101,7 +101,8 @@ impl DivisionShape {
         self.ages.iter().rposition(|age| *age <= self.horizon_ms).unwrap_or(0).max(usize::from(self.base)) as u8
     }
 
-    fn cells_within(&self, horizon_ms: u64) -> u64 {
+    /// Places for cells within a horizon, at most.
+    pub(super) fn cells_within(&self, horizon_ms: u64) -> u64 {
         let reach = |width: usize| self.ages.get(width).map_or(NEVER, |age| *age).min(horizon_ms);
         let band = |width: usize| (reach(width + 1) - reach(width)) >> width;
         (usize::from(self.base)..self.ages.len()).map(|width| band(width) + 2).sum()

@@ -60,3 +60,22 @@ fn divisions_of_different_shape_are_not_merged() {
     let mut cells = division(1.0, 0.2, 100);
     assert!(cells.merge(division(1.0, 0.3, 100)).is_err() && cells.merge(division(1.5, 0.2, 100)).is_err());
 }
+
+#[test]
+fn at_every_tick_every_cell_is_as_wide_as_its_age_allows() {
+    let mut cells = division(1.0, 0.25, 1 << 20);
+    for time_ms in (0..400).step_by(3) {
+        cells.insert(&Observation { time_ms, value: 0, label: 0, weight: 1.0 }).unwrap();
+    }
+    for clock_ms in 400..1200 {
+        cells.advance(clock_ms).unwrap();
+        let allowed = |width: u8, time_ms: i64| {
+            let age_ms = clock_ms - (((time_ms >> width) + 1) << width) + 1;
+            width == 0 || u64::try_from(age_ms).is_ok_and(|age| age >= cells.shape().ages()[usize::from(width)])
+        };
+        for cell in cells.cells() {
+            let widest = (0..30).rev().find(|width| allowed(*width, cell.oldest_ms)).unwrap();
+            assert_eq!(cell.width, widest, "{cell:?} at {clock_ms}");
+        }
+    }
+}

@@ -48,6 +48,11 @@ impl Forward {
         self.content.len()
     }
 
+    /// Every label that a later answer may name; some twice.
+    pub fn held_labels(&self, into: &mut Vec<u128>) {
+        into.extend(self.content.held_labels());
+    }
+
     pub fn is_empty(&self) -> bool {
         self.landmark_ms.is_none()
     }

@@ -25,8 +25,10 @@ fn order_and_shards_change_nothing_but_the_last_digits() {
     observations.reverse();
     let mut shards = [whole.clone(), whole.clone(), whole.clone()].map(|_| Forward::new(&decay, shape()).unwrap());
     observations.iter().enumerate().for_each(|(place, one)| shards[place % 3].insert(one).unwrap());
-    let [mut merged, second, third] = shards;
-    merged.merge(second).unwrap();
+    let [first, mut merged, third] = shards;
+    // The first shard began with the newest observation: one merge goes to an earlier landmark, one to a later.
+    assert!(first.landmark_ms > merged.landmark_ms && merged.landmark_ms > third.landmark_ms);
+    merged.merge(first).unwrap();
     merged.merge(third).unwrap();
     assert_eq!(merged.newest_ms(), whole.newest_ms());
     for later in [0, 1, 50, 5000] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::store::{Level, Store, key};
 use super::{Body, Levels};
 use crate::codec::{CodecError, Kind, Reader, Writer};
-use crate::sketch::content::codec::{not_negative, read_clock, write_clock};
+use crate::sketch::content::codec::{not_negative, read_clock, read_span, write_clock};
 use crate::sketch::content::{Held, Observation, TimelineShape};
 use crate::sketch::qdigest::FillTree;
 use crate::sketch::qdigest::tree::{Forest, POSITION_BITS};
@@ -30,7 +30,7 @@ impl Levels {
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::open(KIND, VERSION, bytes)?;
         let mut levels = Self::new(TimelineShape::read(2.0, &mut r)?);
-        levels.span_ms = read_clock(&mut r)?.zip(read_clock(&mut r)?);
+        levels.span_ms = read_span(&mut r)?;
         levels.expired_at_ms = read_clock(&mut r)?;
         match &mut levels.body {
             Body::Totals(store) => *store = Store::read(&levels.shape, &mut r)?,

@@ -102,18 +102,12 @@ impl Levels {
         }
     }
 
-    /// Copies make it impossible to say how much has left; that some has, the span tells.
-    fn expired(&self) -> f64 {
-        let past = |(oldest, newest): (i64, i64)| newest.abs_diff(oldest) >= self.shape.horizon_ms;
-        f64::from(u8::from(self.span_ms.is_some_and(past)))
-    }
-
     /// Count, sum and mean.
     pub fn totals(&self, now_ms: i64, decay: &Decay) -> Result<Totals, QuestionError> {
         let timeline = self.timeline_at(now_ms, decay)?;
         let mut totals = Totals::new();
         let used = self.gather(&timeline, &mut totals);
-        totals.standing = timeline.totals_standing(self.expired(), used);
+        totals.standing = timeline.totals_standing(self.span_ms, used);
         Ok(totals)
     }
 
@@ -123,7 +117,7 @@ impl Levels {
         let shape = self.shape.content.values().ok_or(QuestionError::NotKept("values"))?;
         let mut bands: Vec<Band> = Vec::new();
         let used = self.gather(&timeline, &mut bands);
-        let standing = timeline.standing(shape.beta() / 2.0, self.expired(), used);
+        let standing = timeline.standing(shape.beta() / 2.0, self.span_ms, used);
         let rank_epsilon = self.shape.epsilon + shape.beta() / 2.0 * (1.0 + self.shape.epsilon);
         Ok(Values::new(bands, shape.value_most(), standing, rank_epsilon))
     }
@@ -134,7 +128,7 @@ impl Levels {
         let counters = self.shape.content.counters().ok_or(QuestionError::NotKept("labels"))?;
         let mut labels = Labels::new();
         let used = self.gather(&timeline, &mut labels);
-        Ok(labels.finish(timeline.standing(1.0 / f64::from(counters), self.expired(), used)))
+        Ok(labels.finish(timeline.standing(1.0 / f64::from(counters), self.span_ms, used)))
     }
 
     /// Raw observations, then the levels from the finest: how many are kept raw, their floor, and every level's ranges.
@@ -142,6 +136,15 @@ impl Levels {
         match &self.body {
             Body::Totals(store) => (store.raw_len, store.raw_floor_ms, ranges(store)),
             Body::Cells(store) => (store.raw_len, store.raw_floor_ms, ranges(store)),
+        }
+    }
+
+    /// Every label that a later answer may name; some twice.
+    pub fn held_labels(&self, into: &mut Vec<u128>) {
+        if let Body::Cells(store) = &self.body {
+            into.extend(store.raw.keys().map(|key| store::observation(key).label));
+            let ranges = store.levels.iter().flat_map(|level| level.tree.ranges());
+            ranges.for_each(|(_, _, content)| into.extend(content.held_labels()));
         }
     }
 
@@ -156,7 +159,8 @@ impl Levels {
         }
     }
 
-    /// Raw observations, and in the ranges digest nodes, counters and buffered observations (ranges, where only totals are kept).
+    /// Raw observations, and in the ranges digest nodes, counters and buffered observations; where only totals are kept,
+    /// the ranges themselves.
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Totals(store) => store.raw_len + store.levels.iter().map(|level| level.tree.len()).sum::<usize>(),

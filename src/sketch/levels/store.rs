@@ -29,7 +29,7 @@ pub(super) fn key(one: &Observation) -> RawKey {
     (one.time_ms, one.weight.to_bits(), one.value, one.label)
 }
 
-fn observation(key: &RawKey) -> Observation {
+pub fn observation(key: &RawKey) -> Observation {
     Observation { time_ms: key.0, weight: f64::from_bits(key.1), value: key.2, label: key.3 }
 }
 

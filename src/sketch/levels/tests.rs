@@ -41,3 +41,15 @@ fn no_part_of_a_decay_is_counted_twice_when_floors_cross() {
     }
     assert!(crossed > 0 && asked > 10_000, "floors crossed {crossed} times");
 }
+
+#[test]
+fn nothing_that_is_not_kept_makes_a_difference() {
+    let mut pair = [(); 2].map(|()| Levels::new(Levels::shape(0.3, 100, ContentShape::totals()).unwrap()));
+    let mut random = Random::new(2);
+    for _ in 0..1000 {
+        let one = Observation { time_ms: random.below(100) as i64, value: 1, label: 0, weight: 1.0 };
+        pair[0].insert(&one).unwrap();
+        pair[1].insert(&Observation { label: u128::from(random.next_u64()), ..one }).unwrap();
+    }
+    assert_eq!(pair[0].encode(), pair[1].encode());
+}

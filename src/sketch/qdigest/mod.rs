@@ -13,7 +13,7 @@ pub use fill::FillTree;
 use tree::{Forest, Node};
 pub use tree::{Mass, Range};
 
-use super::content::{Band, Factor, ShapeError};
+use super::content::{Band, Factor, ShapeError, Standing, Values};
 
 /// The most bits a value may have.
 pub const BITS_MOST: u8 = 32;
@@ -266,6 +266,15 @@ impl QDigest {
             }
         }
         bounds
+    }
+
+    /// Ranks, quantiles, frequent values and shares of this digest alone.
+    pub fn reading(&self) -> Values {
+        let mut bands = Vec::new();
+        self.spread(Factor::exact(1.0), &mut bands);
+        let epsilon = self.shape.beta / 2.0;
+        let standing = Standing { epsilon: Some(epsilon), incomplete: false, cells: bands.len() as u64 };
+        Values::new(bands, self.shape.value_most(), standing, epsilon)
     }
 
     /// Adds what is known here, under a decay factor, to what is known elsewhere.

@@ -115,3 +115,22 @@ fn a_digest_stays_within_its_bound_however_much_it_is_fed() {
     }
     assert!((digest.weight() - 60_000.0).abs() < 1e-6);
 }
+
+#[test]
+fn quantiles_of_a_digest_are_bracketed_and_within_half_of_beta() {
+    let mut random = Random::new(6);
+    let mut digest = QDigest::new(DigestShape::new(10, 0.1).unwrap());
+    let mut values: Vec<u64> = (0..5000).map(|_| random.below(1024) >> random.below(10)).collect();
+    values.iter().for_each(|value| digest.insert(*value, 1.0));
+    values.sort_unstable();
+    let reading = digest.reading();
+    for percent in 1..=100usize {
+        let found = reading.quantile(percent as f64 / 100.0).unwrap().unwrap();
+        let exact = values[(percent * 50).max(1) - 1];
+        assert!((found.lower..=found.upper).contains(&exact), "{found:?} of {exact}");
+        let through = values.partition_point(|value| *value <= found.value) as f64 / 5000.0;
+        let below = values.partition_point(|value| *value < found.value) as f64 / 5000.0;
+        let phi = percent as f64 / 100.0;
+        assert!(below <= phi + 0.05 + 1e-9 && through >= phi - 0.05 - 1e-9, "{found:?}");
+    }
+}

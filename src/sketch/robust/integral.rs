@@ -150,6 +150,20 @@ impl IntegralSketch {
         Ok(())
     }
 
+    /// As `merge`, but compacted only when there is much to compact: many small ones cost little.
+    pub fn absorb(&mut self, other: &Self) -> Result<(), MergeError> {
+        if self.spec != other.spec {
+            return Err(MergeError);
+        }
+        self.copies.iter_mut().zip(&other.copies).for_each(|(copy, others)| copy.absorb(others));
+        Ok(())
+    }
+
+    /// The values of all elements held; some twice.
+    pub fn held_values(&self) -> impl Iterator<Item = u64> {
+        self.copies.iter().flat_map(IntegralStore::elements).map(|element| element.value)
+    }
+
     /// Compacts to the exact form; a question does it too. State bytes are those of the exact form.
     pub fn settle(&mut self) {
         self.copies.iter_mut().for_each(IntegralStore::settle);

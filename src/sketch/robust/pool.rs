@@ -134,6 +134,10 @@ impl IntegralStore {
 
     /// Forgets everything that is dead at `tick`, at every level.
     pub fn forget_to(&mut self, tick: i64) {
+        // The last floor is the lowest: when it stands above, all do.
+        if tick <= self.oldest_floor() {
+            return;
+        }
         for floor in &mut self.floors {
             *floor = (*floor).max(tick);
         }
@@ -142,12 +146,20 @@ impl IntegralStore {
 
     /// Becomes the sketch of both sets of elements. `other` must be made with the same hash, decay and tau.
     pub fn merge(&mut self, other: &Self) {
+        self.absorb(other);
+        self.settle();
+    }
+
+    /// As [`IntegralStore::merge`], but compacted only when there is much to compact: many small ones cost little.
+    pub fn absorb(&mut self, other: &Self) {
         for (floor, others) in self.floors.iter_mut().zip(&other.floors) {
             *floor = (*floor).max(*others);
         }
         self.pool.extend_from_slice(&other.pool);
-        self.loose += 1;
-        self.settle();
+        self.loose += 1 + other.pool.len();
+        if self.loose >= self.room {
+            self.settle();
+        }
     }
 
     pub fn is_settled(&self) -> bool {

@@ -302,6 +302,14 @@ mod tests {
     }
 
     #[test]
+    fn no_value_is_sampled_above_the_top_level() {
+        let hash = SampleHash::drawn(1, 9);
+        assert_eq!([0, 1, MERSENNE - 1].map(|value| hash.level_of(value)), [TOP_LEVEL, TOP_LEVEL, 0]);
+        let thresholds = (0..=TOP_LEVEL).map(|level| hash.threshold(level));
+        assert!(thresholds.enumerate().all(|(level, below)| usize::from(hash.level_of(below - 1)) == level));
+    }
+
+    #[test]
     fn constants_that_cannot_sample_are_refused() {
         let hash = |modulus, step, w_max, top| SampleHash::published(modulus, step, 1, w_max, top).is_some();
         assert!(hash(101, 37, 40, 6));

@@ -131,6 +131,12 @@ impl WindowSketch {
         Ok(())
     }
 
+    /// Whether [`WindowSketch::advance`] would forget an element. The sketch must be settled.
+    pub fn forgets_at(&self, watermark_ms: i64) -> bool {
+        let floor = watermark_ms.saturating_sub_unsigned(self.spec.horizon_ms);
+        self.copies.iter().flat_map(WindowStore::elements).any(|element| element.time_ms <= floor)
+    }
+
     /// Becomes the sketch of both sets of elements.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         if self.spec != other.spec {
@@ -138,6 +144,20 @@ impl WindowSketch {
         }
         self.copies.iter_mut().zip(&other.copies).for_each(|(copy, others)| copy.merge(others));
         Ok(())
+    }
+
+    /// As `merge`, but compacted only when there is much to compact: many small ones cost little.
+    pub fn absorb(&mut self, other: &Self) -> Result<(), MergeError> {
+        if self.spec != other.spec {
+            return Err(MergeError);
+        }
+        self.copies.iter_mut().zip(&other.copies).for_each(|(copy, others)| copy.absorb(others));
+        Ok(())
+    }
+
+    /// The values of all elements held; some twice.
+    pub fn held_values(&self) -> impl Iterator<Item = u64> {
+        self.copies.iter().flat_map(WindowStore::elements).map(|element| element.value)
     }
 
     /// Compacts to the exact form; a question does it too. State bytes are those of the exact form.

@@ -83,20 +83,21 @@ impl WindowStore {
         }
         self.loose = 0;
         let mut newest = Newest::new(self.tau);
-        let mut floor = NO_FLOOR;
-        for (list, own) in self.lists.iter_mut().zip(&mut self.floors).rev() {
+        for (list, floor) in self.lists.iter_mut().zip(&mut self.floors).rev() {
             list.sort();
             newest.add(&list.elements);
-            // What is sampled at a higher level is sampled here too: its floor bounds this one.
-            floor = floor.max(*own).max(newest.beyond_tau());
-            *own = floor;
-            list.keep_newer_than(floor);
+            *floor = (*floor).max(newest.beyond_tau());
+            list.keep_newer_than(*floor);
         }
         self.room = self.stored().max(least_room(self.tau));
     }
 
     /// Forgets everything up to and including `time_ms`, at every level.
     pub fn forget_to(&mut self, time_ms: i64) {
+        // The last floor is the lowest: when it stands above, all do.
+        if time_ms <= self.oldest_floor() {
+            return;
+        }
         for floor in &mut self.floors {
             *floor = (*floor).max(time_ms);
         }
@@ -105,14 +106,22 @@ impl WindowStore {
 
     /// Becomes the sketch of both sets of elements. `other` must be made with the same hash and tau.
     pub fn merge(&mut self, other: &Self) {
+        self.absorb(other);
+        self.settle();
+    }
+
+    /// As [`WindowStore::merge`], but compacted only when there is much to compact: many small ones cost little.
+    pub fn absorb(&mut self, other: &Self) {
         for (floor, others) in self.floors.iter_mut().zip(&other.floors) {
             *floor = (*floor).max(*others);
         }
         for (list, others) in self.lists.iter_mut().zip(&other.lists) {
             list.elements.extend_from_slice(&others.elements);
         }
-        self.loose += 1;
-        self.settle();
+        self.loose += 1 + other.stored();
+        if self.loose >= self.room {
+            self.settle();
+        }
     }
 
     pub fn is_settled(&self) -> bool {

@@ -8,7 +8,7 @@
 
 mod codec;
 
-use super::content::ShapeError;
+use super::content::{Factor, Labels, ShapeError, Standing};
 
 /// The most counters of one summary.
 pub const COUNTERS_MOST: u32 = 1 << 20;
@@ -67,6 +67,11 @@ impl SpaceSaving {
     /// The most that a label which is not followed may weigh.
     pub fn floor(&self) -> f64 {
         self.floor
+    }
+
+    /// Every label that has a counter or is buffered; some twice.
+    pub(crate) fn held(&self) -> impl Iterator<Item = u128> {
+        self.counters.iter().map(|counter| counter.label).chain(self.buffer.iter().map(|(label, _)| *label))
     }
 
     pub fn insert(&mut self, label: u128, weight: f64) {
@@ -228,6 +233,14 @@ impl SpaceSaving {
     /// Every label that is followed, with the bounds of its weight, by label.
     pub fn labels(&self) -> Vec<(u128, f64, f64)> {
         self.followed().into_iter().map(|counter| (counter.label, counter.seen, counter.most())).collect()
+    }
+
+    /// Top labels and bounds of this summary alone.
+    pub fn reading(&self) -> Labels {
+        let mut labels = Labels::new();
+        labels.add(self, Factor::exact(1.0));
+        let epsilon = Some(1.0 / f64::from(self.capacity));
+        labels.finish(Standing { epsilon, incomplete: false, cells: self.len() as u64 })
     }
 
     pub(crate) fn followed(&self) -> Vec<Counter> {

@@ -90,3 +90,23 @@ fn ties_are_broken_by_label_whatever_the_order() {
     let followed: Vec<u128> = pair[0].labels().iter().map(|(label, ..)| *label).collect();
     assert_eq!(followed, (0..16).collect::<Vec<u128>>());
 }
+
+#[test]
+fn neither_mode_makes_the_mistake_it_excludes() {
+    use crate::sketch::answer::TopMode;
+    let mut random = Random::new(12);
+    let (mut summary, mut exact) = (SpaceSaving::new(40).unwrap(), BTreeMap::new());
+    feed(&mut summary, &mut exact, 5000, &mut random);
+    let total: f64 = exact.values().sum();
+    let heavy = |phi: f64| exact.iter().filter(|(_, w)| **w >= phi * total).map(|(l, _)| *l).collect::<Vec<_>>();
+    for phi in [0.03, 0.05, 0.1, 0.2] {
+        let found = |mode| summary.reading().top(phi, mode).unwrap().items.iter().map(|i| i.label).collect::<Vec<_>>();
+        assert!(found(TopMode::NoFalsePositives).iter().all(|label| heavy(phi).contains(label)), "{phi}");
+        assert!(heavy(phi).iter().all(|label| found(TopMode::NoFalseNegatives).contains(label)), "{phi}");
+    }
+    assert!(!heavy(0.03).is_empty());
+    assert!(
+        summary.reading().top(1.0 / 40.0, TopMode::NoFalseNegatives).is_err(),
+        "the error is as large as the share"
+    );
+}

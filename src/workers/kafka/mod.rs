@@ -10,10 +10,13 @@
 //! partitions) is refused, never begun again in silence. K6: what a worker cannot take yet stays in its partition's
 //! queue, which librdkafka bounds; nothing is dropped. K7: a call that hangs ends the process.
 
+mod commit;
+mod fold;
 mod ingest;
 mod outputs;
 mod poll;
 mod restore;
+mod saves;
 mod snapshots;
 mod tenant;
 mod watchdog;

@@ -173,6 +173,11 @@ impl Poll {
                 self.joined.send_replace(Restored::Working);
                 self.leave(parts, Leaving::Lost);
             }
+            Event::Stray(part) => {
+                tracing::warn!(%part, "assigning again");
+                self.release(std::slice::from_ref(&part));
+                self.assign(vec![part]);
+            }
             Event::Down(why) => {
                 if self.unreachable_since.is_none() {
                     tracing::warn!(why, "no broker can be reached");

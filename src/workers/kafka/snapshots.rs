@@ -29,6 +29,8 @@ const VERSION: u16 = 1;
 const GENERATION: &str = "ebb-generation";
 /// The longest a new owner waits for the topic; then it replays.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Snapshots without a manifest that are kept in mind while reading.
+const MOST_UNFINISHED: usize = 3;
 /// The last part of a manifest's key.
 const MANIFEST: &str = "manifest";
 
@@ -155,11 +157,13 @@ pub(super) fn find(
         let (Some(payload), Some(at)) = (read.payload, rest.iter().position(|byte| *byte == b'/')) else { return };
         if &rest[at + 1..] != MANIFEST.as_bytes() {
             chunks.entry(read.header.to_vec()).or_default().push(payload.to_vec());
+            // Whatever gathers was never finished, or has lost parts to compaction.
+            if chunks.len() > MOST_UNFINISHED {
+                chunks.retain(|generation, _| generation == read.header);
+            }
             return;
         }
         let bytes = chunks.remove(read.header).unwrap_or_default().concat();
-        // Whatever else is there was never finished, or has lost parts to compaction.
-        chunks.clear();
         match decode(shard, identity, payload) {
             Ok(Some(manifest))
                 if manifest.next <= at_most

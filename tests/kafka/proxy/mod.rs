@@ -220,12 +220,13 @@ impl Proxy {
 
     fn end(&self, client: &str, fate: Fate) -> usize {
         let connections = lock(&self.shared.connections);
-        let hit: Vec<&Connection> =
-            connections.values().filter(|connection| lock(&connection.client).starts_with(client)).collect();
-        for connection in &hit {
+        let hit = connections.values().filter(|connection| lock(&connection.client).starts_with(client));
+        let mut ended = 0;
+        for connection in hit {
             connection.fate.send_replace(fate);
+            ended += 1;
         }
-        hit.len()
+        ended
     }
 
     /// How many requests are being held.

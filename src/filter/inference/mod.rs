@@ -4,16 +4,14 @@
 //! only answers. Without penalties, while a learned prior is still learning, and where its predictions do not come true,
 //! the answer is the filter's standard one, and the answer says so.
 
+mod codec;
+
 use super::calibration::{Calibration, Outcome};
 use super::decision::{Decision, Penalties};
 use super::posterior::{AgePrior, Belief, Evidence, Posterior, Share};
 use super::prior::{Past, ReusePrior, ReuseSpec};
 use super::timing::{AgeUnit, Drive, Likelihood, Reading, TimingError, TimingFilter, TimingSpec};
-use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::hash::Fingerprint;
-
-const KIND: Kind = *b"infr";
-const VERSION: u16 = 1;
 
 /// From which sighting the window is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +69,19 @@ pub enum Basis {
     Miscalibrated,
 }
 
+impl Basis {
+    pub const ALL: [Self; 4] = [Self::Standard, Self::Posterior, Self::Learning, Self::Miscalibrated];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Posterior => "posterior",
+            Self::Learning => "learning",
+            Self::Miscalibrated => "miscalibrated",
+        }
+    }
+}
+
 /// The answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
@@ -110,7 +121,13 @@ pub struct InferentialFilter {
 #[derive(Debug, Clone)]
 enum Prior {
     Constant(Share),
-    Learned { reuse: Box<ReusePrior>, calibration: Calibration },
+    Learned(Box<Learned>),
+}
+
+#[derive(Debug, Clone)]
+struct Learned {
+    reuse: ReusePrior,
+    calibration: Calibration,
 }
 
 impl InferentialFilter {
@@ -118,7 +135,7 @@ impl InferentialFilter {
         let prior = match prior {
             PriorSpec::Constant(share) => Prior::Constant(share),
             PriorSpec::Learned(spec) => {
-                Prior::Learned { reuse: Box::new(ReusePrior::new(spec)), calibration: Calibration::default() }
+                Prior::Learned(Box::new(Learned { reuse: ReusePrior::new(spec), calibration: Calibration::default() }))
             }
         };
         Ok(Self { filter: TimingFilter::new(spec)?, seen, prior })
@@ -132,7 +149,7 @@ impl InferentialFilter {
     pub fn learned(&self) -> Option<(&ReusePrior, &Calibration)> {
         match &self.prior {
             Prior::Constant(_) => None,
-            Prior::Learned { reuse, calibration } => Some((reuse, calibration)),
+            Prior::Learned(learned) => Some((&learned.reuse, &learned.calibration)),
         }
     }
 
@@ -152,6 +169,7 @@ impl InferentialFilter {
     }
 
     /// Answers one arrival and records it. `None`: it is older than the filter remembers, and was only counted.
+    #[inline]
     pub fn observe(&mut self, question: &Question) -> Option<Answer> {
         self.filter.advance(question.time_ms);
         let reading = self.filter.look(question.item);
@@ -160,11 +178,11 @@ impl InferentialFilter {
         self.learn(question, &reading, at);
         let renews = self.seen == Seen::Last || !answer.duplicate;
         let recorded = !renews || self.filter.insert(question.item, question.time_ms);
-        if let Prior::Learned { reuse, .. } = &mut self.prior
+        if let Prior::Learned(learned) = &mut self.prior
             && renews
             && recorded
         {
-            reuse.inserted(question.item, at);
+            learned.reuse.inserted(question.item, at);
         }
         self.filter.arrive(question.time_ms);
         recorded.then_some(answer)
@@ -187,18 +205,20 @@ impl InferentialFilter {
         }
     }
 
+    #[inline]
     fn basis(&self, question: &Question) -> Basis {
         match &self.prior {
             _ if question.penalties.is_none() => Basis::Standard,
             _ if question.share.is_some() => Basis::Posterior,
             Prior::Constant(_) => Basis::Posterior,
-            Prior::Learned { reuse, .. } if !reuse.is_ready() => Basis::Learning,
-            Prior::Learned { calibration, .. } if !calibration.is_trusted() => Basis::Miscalibrated,
-            Prior::Learned { .. } => Basis::Posterior,
+            Prior::Learned(learned) if !learned.reuse.is_ready() => Basis::Learning,
+            Prior::Learned(learned) if !learned.calibration.is_trusted() => Basis::Miscalibrated,
+            Prior::Learned(_) => Basis::Posterior,
         }
     }
 
     /// Was the item seen within the window?
+    #[inline]
     pub fn belief(&self, question: &Question, reading: &Reading) -> Belief {
         if reading.age.is_none() || !self.filter.standard(reading, question.time_ms, question.window) {
             return Belief::OUTSIDE;
@@ -207,12 +227,13 @@ impl InferentialFilter {
         posterior.within(self.filter.window_in(unit, question.time_ms, question.window))
     }
 
+    #[inline]
     fn posterior(&self, question: &Question, reading: &Reading) -> (Posterior<'_>, AgeUnit) {
         let (prior, unit) = match (&self.prior, question.share) {
             (Prior::Constant(share), None) => (self.share_prior(*share), AgeUnit::Arrivals),
             (_, Some(share)) => (self.share_prior(share), AgeUnit::Arrivals),
-            (Prior::Learned { reuse, .. }, None) => {
-                (AgePrior::Learned(reuse.curve(question.frequency)), AgeUnit::Clock)
+            (Prior::Learned(learned), None) => {
+                (AgePrior::Learned(learned.reuse.curve(question.frequency)), AgeUnit::Clock)
             }
         };
         let mut evidence = self.filter.evidence(question.item, reading, unit, Likelihood::Line);
@@ -223,6 +244,7 @@ impl InferentialFilter {
     }
 
     /// Ages as they look from a late event: what was seen after it is as young as can be.
+    #[inline]
     fn seen_from(&self, evidence: Evidence, time_ms: i64) -> Evidence {
         let behind = match (self.filter.spec().drive(), self.filter.now()) {
             (Drive::Time { .. }, Some(now)) => now.saturating_sub(time_ms).max(0) as f64,
@@ -264,7 +286,7 @@ impl InferentialFilter {
         let older = 1.0 - blocks.iter().sum::<f64>();
         let likeliest = (0..=oldest).max_by(|a, b| blocks[usize::from(*a)].total_cmp(&blocks[usize::from(*b)]));
         let beginning = match (unit, &self.prior) {
-            (AgeUnit::Clock, Prior::Learned { reuse, .. }) => reuse.curve(None).horizon(),
+            (AgeUnit::Clock, Prior::Learned(learned)) => learned.reuse.curve(None).horizon(),
             _ => self.filter.arrived() as f64,
         };
         Explanation {
@@ -279,6 +301,7 @@ impl InferentialFilter {
     }
 
     /// The clock's reading for an arrival: its event time, or how many came before it.
+    #[inline]
     fn clock_of(&self, time_ms: i64) -> i64 {
         match self.filter.spec().drive() {
             Drive::Time { .. } => time_ms,
@@ -287,12 +310,14 @@ impl InferentialFilter {
     }
 
     /// Sampled items teach the prior and check its predictions, before this arrival is remembered.
+    #[inline]
     fn learn(&mut self, question: &Question, reading: &Reading, at: i64) {
-        let Prior::Learned { reuse, .. } = &self.prior else { return };
-        let sampled = reuse.samples(question.item);
-        let check = (sampled && reuse.is_ready()).then(|| self.belief(question, reading).inside);
+        let Prior::Learned(learned) = &self.prior else { return };
+        let sampled = learned.reuse.samples(question.item);
+        let check = (sampled && learned.reuse.is_ready()).then(|| self.belief(question, reading).inside);
         let counted = matches!(self.filter.spec().drive(), Drive::Count { .. });
-        let Prior::Learned { reuse, calibration } = &mut self.prior else { return };
+        let Prior::Learned(learned) = &mut self.prior else { return };
+        let Learned { reuse, calibration } = learned.as_mut();
         match reuse.advance(at) {
             0 => {}
             halvings => calibration.fade(halvings),
@@ -311,48 +336,5 @@ impl InferentialFilter {
             calibration.record(chance, outcome);
         }
         reuse.sighted(past, question.frequency);
-    }
-
-    pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(KIND, VERSION);
-        writer.u8(match self.seen {
-            Seen::First => 0,
-            Seen::Last => 1,
-        });
-        writer.bytes(&self.filter.encode());
-        match &self.prior {
-            Prior::Constant(share) => {
-                writer.u8(0);
-                writer.f64(share.get());
-            }
-            Prior::Learned { reuse, calibration } => {
-                writer.u8(1);
-                writer.bytes(&reuse.encode());
-                writer.bytes(&calibration.encode());
-            }
-        }
-        writer.seal()
-    }
-
-    /// Refuses the bytes of a filter of another shape, mode or kind of prior; a constant share may change.
-    pub fn decode(spec: TimingSpec, seen: Seen, prior: PriorSpec, bytes: &[u8]) -> Result<Self, CodecError> {
-        let mut reader = Reader::open(KIND, VERSION, bytes)?;
-        if reader.u8()? != u8::from(seen == Seen::Last) {
-            return Err(CodecError::invalid("inferential filter", "it measures its window from another sighting"));
-        }
-        let filter = TimingFilter::decode(spec, reader.bytes()?)?;
-        let prior = match (reader.u8()?, prior) {
-            (0, PriorSpec::Constant(share)) => {
-                reader.f64()?;
-                Prior::Constant(share)
-            }
-            (1, PriorSpec::Learned(spec)) => Prior::Learned {
-                reuse: Box::new(ReusePrior::decode(spec, reader.bytes()?)?),
-                calibration: Calibration::decode(reader.bytes()?)?,
-            },
-            (kind, _) => return Err(CodecError::invalid("prior", format!("kind {kind} is not the configured one"))),
-        };
-        reader.finish()?;
-        Ok(Self { filter, seen, prior })
     }
 }
