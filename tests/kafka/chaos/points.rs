@@ -39,6 +39,9 @@ fn a_death_at_any_named_step_loses_nothing_and_doubles_nothing() {
             if ended.is_some_and(|status| status.signal() == Some(KILLED)) {
                 *hit.entry(point).or_default() += 1;
                 play.note("deaths at a step");
+                if play.count("deaths at a step").is_multiple_of(4) {
+                    play.audit.take(&play.stage, &play.plan, "ebb-0");
+                }
             } else {
                 assert!(ended.is_none(), "{point}: ended by itself with {ended:?}\n{}", play.instances[0].log_tail());
                 play.kill(0);
