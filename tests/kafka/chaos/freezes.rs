@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{DYNAMIC, Play, PlaySpec, Size};
-use crate::{only_from_ci_on, skip_without_kafka};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 /// Longer than the session, so that the others take over.
 const PAST_SESSION: Duration = Duration::from_secs(5);
@@ -13,7 +13,7 @@ const PAST_TRANSACTION: Duration = Duration::from_secs(22);
 
 #[test]
 fn a_zombie_that_wakes_up_emits_nothing() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
     let (freezes, records) = size.pick((1, 30_000), (4, 200_000), (200, 8_000_000));
@@ -39,7 +39,7 @@ fn a_zombie_that_wakes_up_emits_nothing() {
 
 #[test]
 fn a_pause_beyond_the_transactions_timeout_goes_back_to_what_is_committed() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
     let (freezes, records) = size.pick((1, 30_000), (2, 150_000), (20, 1_000_000));

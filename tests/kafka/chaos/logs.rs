@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Play, PlaySpec};
 use crate::feed::{Feed, FeedSpec};
 use crate::stage::{GROUP, INPUT};
-use crate::{only_from_ci_on, skip_without_kafka};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 /// Removes records that were not processed from one partition; panics unless just that partition is refused.
 pub fn play_retention(variables: Vec<(&'static str, String)>) {
@@ -39,7 +39,7 @@ pub fn play_retention(variables: Vec<(&'static str, String)>) {
 
 #[test]
 fn a_log_that_lost_records_is_refused() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     play_retention(Vec::new());
 }

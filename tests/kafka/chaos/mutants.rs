@@ -10,7 +10,7 @@ use rdkafka::producer::{BaseProducer, Producer};
 use super::logs::play_retention;
 use super::{Play, PlaySpec};
 use crate::stage::{GROUP, StageSpec};
-use crate::{only_from_ci_on, skip_without_kafka};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 const ROUNDS: u64 = 6;
 const RECORDS: u64 = 20_000;
@@ -60,7 +60,7 @@ fn is_caught(mutant: Mutant) -> bool {
 
 #[test]
 fn every_mutant_of_the_recovery_is_caught_and_the_sound_service_is_not() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     if !cfg!(feature = "mutants") {
         eprintln!("SKIPPED: needs --features mutants");

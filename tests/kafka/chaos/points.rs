@@ -7,14 +7,14 @@ use std::time::Duration;
 use ebb::workers::POINTS;
 
 use super::{Play, PlaySpec, Size, snapshots};
-use crate::{only_from_ci_on, skip_without_kafka};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 const KILLED: i32 = 9;
 const ONCE: [&str; 5] = ["before_fence", "after_fence", "before_committed", "after_committed", "mid_replay"];
 
 #[test]
 fn a_death_at_any_named_step_loses_nothing_and_doubles_nothing() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     if !cfg!(feature = "fault-points") {
         eprintln!("SKIPPED: needs --features fault-points");
