@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what the tests on a real broker need, once: the broker's jars into target/kafka/libs, and the Kafka client of
-# the checker into target/kafka/checker. Does nothing, quickly, when both are there for what the repository asks now.
+# the checker into target/kafka/checker. Does nothing, quickly, when both are there for what the repository asks now;
+# with KAFKA_BROKERS set nobody needs the jars.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 
@@ -16,7 +17,7 @@ say() { printf 'kafka: %s\n' "$*" >&2; }
 fetched() { cmp -s -- "$2" "$root/$1.from"; }
 done_with() { cp -- "$2" "$root/$1.from"; }
 
-if ! fetched libs scripts/kafka/pom.xml; then
+if [ -z "${KAFKA_BROKERS:-}" ] && ! fetched libs scripts/kafka/pom.xml; then
   say "fetching the broker's jars"
   rm -rf -- "$root/libs" "$root/blank"
   mvn -q -B -ntp -f scripts/kafka/pom.xml dependency:copy-dependencies \

@@ -115,7 +115,7 @@ fn feed(
             UNTIL_ENOUGH if number >= spec.records => break,
             _ => {}
         }
-        if let Some(rate) = spec.per_second.filter(|_| number % 64 == 0) {
+        if let Some(rate) = spec.per_second.filter(|_| number.is_multiple_of(64)) {
             let due = Duration::from_secs_f64(number as f64 / rate as f64);
             thread::sleep(due.saturating_sub(begun.elapsed()));
         }

@@ -9,7 +9,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::broker::{Admin, Cluster, ClusterSpec};
-use crate::skip_without_kafka;
+use crate::skip_without_own_kafka;
 
 fn produce(brokers: &str, topic: &str, partition: i32, payloads: &[String]) {
     let producer: BaseProducer = ClientConfig::new()
@@ -47,7 +47,7 @@ fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
 
 #[test]
 fn one_node_keeps_its_records_through_kill_and_sigterm() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     let mut cluster = Cluster::own(&ClusterSpec::new("fixture"));
     let (brokers, admin) = (cluster.brokers(), cluster.admin());
     admin.create_topic("numbers", 2, &[]);

@@ -13,7 +13,7 @@ use crate::check::check;
 use crate::copier::{Care, Copier};
 use crate::feed::{Feed, FeedSpec};
 use crate::proxy::{Act, Api, Rule};
-use crate::skip_without_kafka;
+use crate::skip_without_own_kafka;
 use crate::stage::{INPUT, Stage, StageSpec, output};
 
 const RECORDS: u64 = 8_000;
@@ -63,7 +63,7 @@ fn stage(name: &'static str) -> (Stage, Arc<Plan>) {
 
 #[test]
 fn an_honest_copier_survives_a_late_commit_and_lost_replies() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     let (stage, plan) = stage("honest");
     let proxy = stage.proxy.as_ref().expect("a proxy");
     play_late_end(&stage, &plan, Care::Honest);
@@ -114,7 +114,7 @@ fn plant_anomalies(stage: &Stage) {
 
 #[test]
 fn a_copier_that_keeps_a_doubtful_producer_is_caught() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     let (stage, plan) = stage("careless");
     play_late_end(&stage, &plan, Care::KeepsDoubtfulProducer);
     let found = check(&stage);

@@ -27,7 +27,7 @@ impl Instance {
     /// Writes its configuration; `kafka` lines go under `kafka:`.
     pub fn new(stage: &Stage, name: &str, kafka: &str) -> Self {
         let config = stage.file(&format!("{name}.yaml"));
-        fs::write(&config, stage.configuration(name, kafka)).expect("a configuration");
+        fs::write(&config, stage.configuration(name, &kafka.replace("{instance}", name))).expect("a configuration");
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(2)))

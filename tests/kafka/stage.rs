@@ -21,7 +21,7 @@ pub const WINDOW_MS: u64 = 120_000;
 pub const LATENESS_MS: u64 = 15_000;
 /// Timers of 4 bits tell 12 blocks apart, and one is left to the sweep.
 pub const BLOCK_MS: u64 = (WINDOW_MS + LATENESS_MS).div_ceil(12);
-/// The filter has many times the room that the window's items need.
+/// A window holds some 30,000 items a partition, whose timers fill a ninth of the filter.
 pub const FALSE_RATE: f64 = 0.000_5;
 
 /// See the module.
@@ -98,7 +98,7 @@ streams:
   clicks:
     topic: {INPUT}
     event: {{item: [ip, ad, user], key: campaign, time: ts, id: click_id, value: cost, importance: tier}}
-    dedup: {{window: {WINDOW_MS}ms, lateness: {LATENESS_MS}ms, memory: 256KiB}}
+    dedup: {{window: {WINDOW_MS}ms, lateness: {LATENESS_MS}ms, memory: 512KiB}}
     output: {{{outputs}}}
 ",
             data = self.folder.join(instance).display(),

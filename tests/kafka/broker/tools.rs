@@ -65,3 +65,15 @@ macro_rules! skip_without_kafka {
         }
     };
 }
+
+/// As [`skip_without_kafka`], for tests that kill brokers: those of somebody else are not for killing.
+#[macro_export]
+macro_rules! skip_without_own_kafka {
+    () => {
+        if std::env::var_os("KAFKA_BROKERS").is_some() {
+            eprintln!("SKIPPED: KAFKA_BROKERS names brokers that are not ours to kill");
+            return;
+        }
+        $crate::skip_without_kafka!();
+    };
+}

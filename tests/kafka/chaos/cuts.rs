@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::{Play, PlaySpec, Size};
 use crate::proxy::{Act, Api, Proxy, Rule, Way, Weather};
 use crate::stage::StageSpec;
-use crate::{only_from_ci_on, skip_without_kafka};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 /// A request that gets no answer is given up, and repeated, after a second.
-const IMPATIENT: &str = "  properties: {session.timeout.ms: 6000, heartbeat.interval.ms: 500, socket.timeout.ms: 1000, \
+const IMPATIENT: &str = "  instance: {instance}\n  properties: {session.timeout.ms: 6000, heartbeat.interval.ms: 500, socket.timeout.ms: 1000, \
                          reconnect.backoff.max.ms: 500}";
 
 fn begin(name: &'static str, records: u64, per_second: u64) -> Play {
@@ -27,7 +27,7 @@ fn proxy(play: &Play) -> &Proxy {
 
 #[test]
 fn late_and_unanswered_commits_tear_nothing() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
     let (rounds, records) = size.pick((1, 15_000), (8, 150_000), (250, 4_000_000));
@@ -66,7 +66,7 @@ fn late_and_unanswered_commits_tear_nothing() {
 
 #[test]
 fn a_bad_network_costs_time_and_nothing_else() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
     let (rounds, records) = size.pick((1, 15_000), (1, 100_000), (20, 2_000_000));

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Play, PlaySpec, Size};
-use crate::{only_from_ci_on, skip_without_kafka};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 /// A small disk of its own, unmounted when dropped.
 struct SmallDisk(PathBuf);
@@ -41,7 +41,7 @@ fn stored(play: &mut Play) -> u64 {
 
 #[test]
 fn a_full_disk_stops_checkpoints_and_nothing_else() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     let records = Size::from_environment().pick(20_000, 80_000, 500_000);
     let mut play = Play::begin(&PlaySpec { per_second: Some(2_000), ..PlaySpec::new("disk", records) });

@@ -3,22 +3,22 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Play, PlaySpec, Size};
-use crate::{only_from_ci_on, skip_without_kafka};
+use super::{DYNAMIC, Play, PlaySpec, Size};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 /// Longer than the session, so that the others take over.
-const PAST_SESSION: Duration = Duration::from_secs(8);
+const PAST_SESSION: Duration = Duration::from_secs(5);
 /// Longer than the broker waits for a transaction.
 const PAST_TRANSACTION: Duration = Duration::from_secs(22);
 
 #[test]
 fn a_zombie_that_wakes_up_emits_nothing() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
     let (freezes, records) = size.pick((1, 30_000), (4, 200_000), (200, 8_000_000));
-    let mut play =
-        Play::begin(&PlaySpec { instances: 2, per_second: Some(4_000), ..PlaySpec::new("zombies", records) });
+    let spec = PlaySpec { instances: 2, per_second: Some(4_000), kafka: DYNAMIC, ..PlaySpec::new("zombies", records) };
+    let mut play = Play::begin(&spec);
     play.start_all();
     play.wait_committed(5_000, Duration::from_secs(90));
     for _ in 0..freezes {
@@ -39,7 +39,7 @@ fn a_zombie_that_wakes_up_emits_nothing() {
 
 #[test]
 fn a_pause_beyond_the_transactions_timeout_goes_back_to_what_is_committed() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
     let (freezes, records) = size.pick((1, 30_000), (2, 150_000), (20, 1_000_000));

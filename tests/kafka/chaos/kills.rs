@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::{Play, PlaySpec, Size};
-use crate::skip_without_kafka;
+use crate::skip_without_own_kafka;
 
 #[test]
 fn kills_and_broker_restarts_lose_nothing_and_double_nothing() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     let size = Size::from_environment();
     let (records, per_second) = size.pick((20_000, 5_000), (1_000_000, 7_000), (10_000_000, 8_000));
     let (kills, restarts) = size.pick((3, 1), (32, 11), (310, 52));
@@ -16,7 +16,7 @@ fn kills_and_broker_restarts_lose_nothing_and_double_nothing() {
         per_second: Some(per_second),
         ..PlaySpec::new("kills", records)
     });
-    let longest_ms = size.pick(1_500, 5_000, 5_000);
+    let longest_ms = size.pick(1_500, 3_000, 5_000);
     play.start_all();
     let begun = Instant::now();
     let most = Duration::from_secs(60 + 3 * records / per_second);

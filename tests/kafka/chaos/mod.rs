@@ -1,4 +1,4 @@
-//! Faults F1 to F10, F17 and F19 on the real binary, each followed by the same questions: is everything there exactly once,
+//! Faults F1 to F10 and F17 to F19 on the real binary, each followed by the same questions: is everything there exactly once,
 //! in order, rightly judged, to the byte; is nothing left open; is every stored state that of an uninterrupted fold.
 //!
 //! Three sizes by `EBB_CHAOS`: small (unset; for plain `cargo test`), `ci`, and `full` (`make chaos`).
@@ -7,13 +7,14 @@ mod cuts;
 mod disk;
 mod freezes;
 mod kills;
+mod logs;
 mod mutants;
 mod play;
 mod points;
 mod snapshots;
 mod storm;
 
-pub use play::{Play, PlaySpec};
+pub use play::{DYNAMIC, Play, PlaySpec};
 
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,17 +25,29 @@ pub struct PlaySpec {
     pub records: u64,
     /// `None`: everything is in the log before the first fault.
     pub per_second: Option<u64>,
-    /// Lines under `kafka:` of every instance's configuration.
+    /// Lines under `kafka:` of every instance's configuration; `{instance}` stands for its name.
     pub kafka: &'static str,
     /// Variables of every instance.
     pub variables: Vec<(&'static str, String)>,
 }
 
+/// Members that leave when they stop, and are missed soon when they die.
+pub const DYNAMIC: &str =
+    "  properties: {session.timeout.ms: 3000, heartbeat.interval.ms: 500, reconnect.backoff.max.ms: 500}";
+/// Members that keep their partitions over a quick restart.
+pub const STATIC: &str = "  instance: {instance}
+  properties: {session.timeout.ms: 6000, heartbeat.interval.ms: 500, reconnect.backoff.max.ms: 500}";
+
 impl PlaySpec {
     pub fn new(name: &'static str, records: u64) -> Self {
-        let kafka =
-            "  properties: {session.timeout.ms: 6000, heartbeat.interval.ms: 500, reconnect.backoff.max.ms: 500}";
-        Self { stage: StageSpec::new(name), instances: 1, records, per_second: None, kafka, variables: Vec::new() }
+        Self {
+            stage: StageSpec::new(name),
+            instances: 1,
+            records,
+            per_second: None,
+            kafka: STATIC,
+            variables: Vec::new(),
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::{Play, PlaySpec, Size};
-use crate::{only_from_ci_on, skip_without_kafka};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 const TOPIC: &str = "ebb-snapshots";
-pub const KAFKA: &str = "  snapshots: {topic: ebb-snapshots, every: 1s}\n  properties: {session.timeout.ms: 6000, \
+pub const KAFKA: &str = "  instance: {instance}\n  snapshots: {topic: ebb-snapshots, every: 1s}\n  properties: {session.timeout.ms: 6000, \
                          heartbeat.interval.ms: 500, reconnect.backoff.max.ms: 500}";
 /// Compacted as often as the broker can.
 const COMPACTED: [(&str, &str); 4] = [
@@ -47,7 +47,7 @@ fn pollute(play: &Play, writer: &str) -> BaseProducer {
 
 #[test]
 fn a_lost_disk_is_made_good_by_snapshots_or_by_the_log() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
     let (losses, records) = size.pick((2, 30_000), (6, 150_000), (60, 2_000_000));

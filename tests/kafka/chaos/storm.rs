@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Play, PlaySpec, Size};
-use crate::{only_from_ci_on, skip_without_kafka};
+use super::{DYNAMIC, Play, PlaySpec, Size};
+use crate::{only_from_ci_on, skip_without_own_kafka};
 
 fn storm(name: &'static str, kafka: &'static str) {
     let size = Size::from_environment();
@@ -31,14 +31,14 @@ fn storm(name: &'static str, kafka: &'static str) {
 
 #[test]
 fn a_rebalance_storm_under_the_cooperative_protocol() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
-    storm("storm-cooperative", PlaySpec::new("", 0).kafka);
+    storm("storm-cooperative", DYNAMIC);
 }
 
 #[test]
 fn a_rebalance_storm_under_the_consumer_protocol() {
-    skip_without_kafka!();
+    skip_without_own_kafka!();
     only_from_ci_on!();
     storm("storm-consumer", "  properties: {group.protocol: consumer, reconnect.backoff.max.ms: 500}");
 }
