@@ -78,6 +78,7 @@ kafka:
   instance: one
   commit_every: 50ms
   create_topics: {{}}
+  properties: {{session.timeout.ms: 6000, heartbeat.interval.ms: 500}}
   {kafka}
 streams:
   clicks:
