@@ -8,13 +8,18 @@ use crate::hash::Fingerprinting;
 use crate::shard::event::Reason;
 use crate::shard::spec::TimeUnit;
 
-/// One scalar as it stands in the payload.
+/// One scalar of the payload.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Field<'a> {
-    /// With its quotes and escapes.
+    /// A text without escapes, without its quotes.
+    Text(&'a str),
+    /// A text with its quotes and escapes.
     Quoted(&'a str),
     /// A number, `true` or `false`, to the letter.
     Bare(&'a str),
+    /// A number whose spelling does not matter.
+    Whole(i64),
+    Fraction(f64),
 }
 
 /// The fields of one payload, by slot.
@@ -47,7 +52,9 @@ impl<'a> Field<'a> {
     /// The text, without quotes and escapes.
     pub(super) fn text(&self) -> Result<Cow<'a, str>, Reason> {
         let raw = match self {
-            Field::Bare(raw) => return Ok(Cow::Borrowed(raw)),
+            Field::Text(text) | Field::Bare(text) => return Ok(Cow::Borrowed(text)),
+            // Where a text is wanted the payload is read to the letter.
+            Field::Whole(_) | Field::Fraction(_) => return Err(Reason::Schema),
             Field::Quoted(raw) => raw,
         };
         let inner = &raw[1..raw.len() - 1];
@@ -61,36 +68,42 @@ impl<'a> Field<'a> {
 
     pub(super) fn number(&self) -> Result<f64, Reason> {
         match self {
+            Field::Whole(number) => Ok(*number as f64),
+            Field::Fraction(number) => Ok(*number),
             Field::Bare(raw) => raw.parse().map_err(|_| Reason::Schema),
-            Field::Quoted(_) => Err(Reason::Schema),
+            Field::Text(_) | Field::Quoted(_) => Err(Reason::Schema),
         }
     }
 
     pub(super) fn time_ms(&self, unit: TimeUnit) -> Result<i64, Reason> {
         if unit == TimeUnit::Rfc3339 {
-            let text = self.text()?;
             return match self {
-                Field::Quoted(_) => text.parse().map(jiff::Timestamp::as_millisecond).map_err(|_| Reason::Schema),
-                Field::Bare(_) => Err(Reason::Schema),
+                Field::Text(_) | Field::Quoted(_) => {
+                    self.text()?.parse().map(jiff::Timestamp::as_millisecond).map_err(|_| Reason::Schema)
+                }
+                Field::Bare(_) | Field::Whole(_) | Field::Fraction(_) => Err(Reason::Schema),
             };
         }
-        let Field::Bare(raw) = self else { return Err(Reason::Schema) };
-        match raw.parse::<i64>() {
-            Ok(whole) => Ok(match unit {
-                TimeUnit::Seconds => whole.saturating_mul(1_000),
-                TimeUnit::Microseconds => whole.div_euclid(1_000),
-                TimeUnit::Nanoseconds => whole.div_euclid(1_000_000),
-                TimeUnit::Milliseconds | TimeUnit::Rfc3339 => whole,
-            }),
-            Err(_) => Ok(fraction_ms(self.number()?, unit)),
-        }
+        let whole = match self {
+            Field::Whole(number) => Some(*number),
+            Field::Bare(raw) => raw.parse().ok(),
+            Field::Text(_) | Field::Quoted(_) | Field::Fraction(_) => None,
+        };
+        let Some(whole) = whole else { return Ok(fraction_ms(self.number()?, unit)) };
+        Ok(match unit {
+            TimeUnit::Seconds => whole.saturating_mul(1_000),
+            TimeUnit::Microseconds => whole.div_euclid(1_000),
+            TimeUnit::Nanoseconds => whole.div_euclid(1_000_000),
+            TimeUnit::Milliseconds | TimeUnit::Rfc3339 => whole,
+        })
     }
 
     /// Adds the field to a fingerprint: its text, and whether it stood in quotes.
     pub(super) fn hash(&self, making: &mut Fingerprinting) -> Result<(), Reason> {
         match self {
-            Field::Quoted(_) => Self::hash_text(&self.text()?, making),
             Field::Bare(raw) => making.text(BARE, raw),
+            Field::Text(text) => Self::hash_text(text, making),
+            Field::Quoted(_) | Field::Whole(_) | Field::Fraction(_) => Self::hash_text(&self.text()?, making),
         }
         Ok(())
     }

@@ -16,8 +16,18 @@ use crate::shard::spec::{Limits, Path, SpecError};
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     root: Node,
-    slots: usize,
+    /// By slot: whether the spelling of numbers matters there.
+    spelled: Vec<bool>,
     limits: Limits,
+}
+
+/// What is wanted of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Its text, numbers to the letter.
+    Spelling,
+    /// A number or a time.
+    Number,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -76,12 +86,16 @@ impl Node {
 
 impl Layout {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { root: Node::default(), slots: 0, limits }
+        Self { root: Node::default(), spelled: Vec::new(), limits }
     }
 
     /// The slot of a path: the same for the same path.
-    pub(super) fn add(&mut self, path: &Path) -> Result<usize, SpecError> {
-        self.root.add(path, 0, &mut self.slots)
+    pub(super) fn add(&mut self, path: &Path, wanted: Wanted) -> Result<usize, SpecError> {
+        let mut slots = self.spelled.len();
+        let slot = self.root.add(path, 0, &mut slots)?;
+        self.spelled.resize(slots, false);
+        self.spelled[slot] |= wanted == Wanted::Spelling;
+        Ok(slot)
     }
 
     pub(super) fn read<'a>(&self, payload: &'a [u8]) -> Result<Fields<'a>, Reason> {
@@ -95,24 +109,64 @@ impl Layout {
         if text.starts_with('\u{FEFF}') {
             return Err(Reason::Encoding);
         }
-        let mut scan = Scan { fields: smallvec![None; self.slots], limits: self.limits, ..Scan::default() };
+        match self.scan(text, Care::Values)? {
+            Scanned::Fields(fields) => Ok(fields),
+            Scanned::SpellingMatters => match self.scan(text, Care::Spelling)? {
+                Scanned::Fields(fields) => Ok(fields),
+                Scanned::SpellingMatters => Err(Reason::Parse),
+            },
+        }
+    }
+
+    fn scan<'a>(&self, text: &'a str, care: Care) -> Result<Scanned<'a>, Reason> {
+        let mut scan = Scan {
+            fields: smallvec![None; self.spelled.len()],
+            spelled: &self.spelled,
+            care,
+            spelling_matters: false,
+            limits: self.limits,
+            field_count: 0,
+            names: SmallVec::new(),
+            refused: None,
+        };
         let mut json = serde_json::Deserializer::from_str(text);
-        let read = Object { node: Some(&self.root), depth: 1, scan: &mut scan }
-            .deserialize(&mut json)
-            .and_then(|()| json.end());
+        let object = Object { node: Some(&self.root), depth: 1, scan: &mut scan };
+        let read = object.deserialize(&mut json).and_then(|()| json.end());
         match (read, scan.refused) {
-            (Ok(()), None) => Ok(Fields(scan.fields)),
+            (Ok(()), None) if scan.spelling_matters => Ok(Scanned::SpellingMatters),
+            (Ok(()), None) => Ok(Scanned::Fields(Fields(scan.fields))),
             (_, Some(reason)) => Err(reason),
-            (Err(_), None) if payload.contains(&0) => Err(Reason::Encoding),
+            (Err(error), None) if is_no_text(&error, text) => Err(Reason::Encoding),
             (Err(_), None) => Err(Reason::Parse),
         }
     }
 }
 
+/// A NUL, or half of a surrogate pair, which serde_json only tells by its message.
+fn is_no_text(error: &serde_json::Error, text: &str) -> bool {
+    text.as_bytes().contains(&0) || error.to_string().contains("hex escape")
+}
+
+/// How closely scalars are looked at. Most payloads have texts where texts are wanted: then their values suffice, and a
+/// pass that keeps the source of every field, which takes longer, is not needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Care {
+    Values,
+    Spelling,
+}
+
+enum Scanned<'a> {
+    Fields(Fields<'a>),
+    /// A number or an escape stands where the text is wanted.
+    SpellingMatters,
+}
+
 /// What one pass gathers.
-#[derive(Default)]
-struct Scan<'a> {
+struct Scan<'l, 'a> {
     fields: SmallVec<[Option<Field<'a>>; 12]>,
+    spelled: &'l [bool],
+    care: Care,
+    spelling_matters: bool,
     limits: Limits,
     field_count: u32,
     /// The names of the objects that are open, innermost last.
@@ -121,7 +175,7 @@ struct Scan<'a> {
     refused: Option<Reason>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> Scan<'_, 'a> {
     fn refuse<E: Error>(&mut self, reason: Reason) -> E {
         self.refused.get_or_insert(reason);
         E::custom(reason)
@@ -160,10 +214,10 @@ fn repeats(names: &mut [Cow<'_, str>]) -> bool {
 }
 
 /// Any value; at a known node its scalars are kept, elsewhere it is only checked.
-struct Object<'s, 'n, 'a> {
-    node: Option<&'n Node>,
+struct Object<'s, 'l, 'a> {
+    node: Option<&'l Node>,
     depth: u32,
-    scan: &'s mut Scan<'a>,
+    scan: &'s mut Scan<'l, 'a>,
 }
 
 impl<'a> DeserializeSeed<'a> for Object<'_, '_, 'a> {
@@ -242,29 +296,91 @@ impl<'a> Visitor<'a> for Object<'_, '_, 'a> {
     }
 }
 
-/// A value that is kept to the letter.
-struct Leaf<'s, 'a> {
+/// A value that is kept.
+struct Leaf<'s, 'l, 'a> {
     slot: usize,
     depth: u32,
-    scan: &'s mut Scan<'a>,
+    scan: &'s mut Scan<'l, 'a>,
 }
 
-impl<'a> DeserializeSeed<'a> for Leaf<'_, 'a> {
+impl<'a> DeserializeSeed<'a> for Leaf<'_, '_, 'a> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
-        let raw = <&RawValue as serde::Deserialize>::deserialize(json)?.get();
-        if raw.starts_with(['{', '[']) {
-            // Not a scalar: what is wrong first, its size or its kind, decides the reason.
-            let inside = Object { node: None, depth: self.depth, scan: &mut *self.scan };
-            let checked = inside.deserialize(&mut serde_json::Deserializer::from_str(raw));
-            checked.map_err(D::Error::custom)?;
+        if self.scan.care == Care::Values {
+            return json.deserialize_any(self);
         }
+        // Whatever is no scalar was refused by the first pass.
+        let raw = <&RawValue as serde::Deserialize>::deserialize(json)?.get();
         match Field::from_json(raw) {
             Ok(field) => self.scan.fields[self.slot] = field,
             Err(reason) => return Err(self.scan.refuse(reason)),
         }
         Ok(())
+    }
+}
+
+impl<'l, 'a> Leaf<'_, 'l, 'a> {
+    fn keep<E>(self, field: Field<'a>) -> Result<(), E> {
+        self.scan.fields[self.slot] = Some(field);
+        Ok(())
+    }
+
+    fn keep_number<E>(self, number: Field<'a>) -> Result<(), E> {
+        self.scan.spelling_matters |= self.scan.spelled[self.slot];
+        self.keep(number)
+    }
+
+    /// Not a scalar: what is wrong first, its size or its kind, decides the reason.
+    fn inside(&mut self) -> Object<'_, 'l, 'a> {
+        Object { node: None, depth: self.depth, scan: &mut *self.scan }
+    }
+}
+
+impl<'a> Visitor<'a> for Leaf<'_, '_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON scalar")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'a str) -> Result<(), E> {
+        self.keep(Field::Text(text))
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        self.scan.spelling_matters = true;
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.keep_number(Field::Whole(number))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.keep_number(i64::try_from(number).map_or(Field::Fraction(number as f64), Field::Whole))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.keep_number(Field::Fraction(number))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.keep(Field::Bare(if value { "true" } else { "false" }))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<M: MapAccess<'a>>(mut self, map: M) -> Result<(), M::Error> {
+        self.inside().visit_map(map)?;
+        Err(self.scan.refuse(Reason::Schema))
+    }
+
+    fn visit_seq<S: SeqAccess<'a>>(mut self, list: S) -> Result<(), S::Error> {
+        self.inside().visit_seq(list)?;
+        Err(self.scan.refuse(Reason::Schema))
     }
 }
 

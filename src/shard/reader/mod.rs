@@ -13,7 +13,7 @@ use crate::hash::{Domain, Fingerprint, HashKey, KeyPrint};
 use super::event::{Event, Numbers, Reason};
 use super::spec::{EventSpec, Limits, Path, SpecError};
 use fields::{Field, Fields};
-use json::Layout;
+use json::{Layout, Wanted};
 
 /// Reads events of one stream.
 #[derive(Debug, Clone)]
@@ -57,19 +57,20 @@ impl Reader {
             return Err(SpecError::Depth);
         }
         let mut layout = Layout::new(spec.limits);
-        let mut all = |paths: &[Path]| paths.iter().map(|path| layout.add(path)).collect::<Result<Vec<_>, _>>();
-        let item = all(&spec.item)?;
-        let labels = all(&spec.labels)?;
-        let numbers = all(&spec.numbers)?;
-        let mut one = |path: &Option<Path>| path.as_ref().map(|path| layout.add(path)).transpose();
+        let mut all =
+            |paths: &[Path], wanted| paths.iter().map(|path| layout.add(path, wanted)).collect::<Result<Vec<_>, _>>();
+        let item = all(&spec.item, Wanted::Spelling)?;
+        let labels = all(&spec.labels, Wanted::Spelling)?;
+        let numbers = all(&spec.numbers, Wanted::Number)?;
+        let mut one = |path: Option<&Path>, wanted| path.map(|path| layout.add(path, wanted)).transpose();
         let slots = Slots {
             item,
-            key: one(&spec.key)?,
-            time: one(&spec.time.as_ref().map(|(path, _)| path.clone()))?,
-            id: one(&spec.id)?,
-            value: one(&spec.value)?,
-            weight: one(&spec.weight)?,
-            importance: one(&spec.importance)?,
+            key: one(spec.key.as_ref(), Wanted::Spelling)?,
+            time: one(spec.time.as_ref().map(|(path, _)| path), Wanted::Number)?,
+            id: one(spec.id.as_ref(), Wanted::Spelling)?,
+            value: one(spec.value.as_ref(), Wanted::Number)?,
+            weight: one(spec.weight.as_ref(), Wanted::Number)?,
+            importance: one(spec.importance.as_ref(), Wanted::Number)?,
             numbers,
             labels,
         };
