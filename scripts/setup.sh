@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing to build Ebb: a C toolchain and libraries for librdkafka, and Rust. Prints what it does;
-# does nothing, quickly, when everything is there.
+# Installs what is missing to build Ebb: a C toolchain and libraries for librdkafka, and Rust; with the argument `kafka`
+# also what a real broker and the checker of the tests need: a JDK, Maven and Python. Prints what it does; does nothing,
+# quickly, when everything is there.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -21,6 +22,13 @@ missing_packages() {
   pkg-config --exists zlib || echo zlib1g-dev
 }
 
+# The same for a real broker and the checker.
+missing_kafka_packages() {
+  have java || echo default-jdk-headless
+  have mvn || echo maven
+  have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null || { echo python3; echo python3-venv; }
+}
+
 # Without a terminal nobody can type a password: sudo then must not ask for one.
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"
@@ -34,7 +42,7 @@ install_packages() {
   if ! have apt-get; then
     fail "missing, by Debian's names: $*. This script installs packages on Debian and Ubuntu only; install the same" \
       "here by hand (Fedora: gcc-c++ make perl-core pkgconf openssl-devel zlib-devel curl;" \
-      "macOS: xcode-select --install; brew install pkg-config openssl@3) and run it again."
+      "macOS: xcode-select --install; brew install pkg-config openssl@3 openjdk maven) and run it again."
   fi
   say "installing packages: $*"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
@@ -67,7 +75,11 @@ install_components() {
 }
 
 # No mapfile: the bash of macOS is too old for it, and should get as far as the message above.
-IFS=$'\n' read -r -d '' -a packages < <(missing_packages && printf '\0')
+wanted_packages() {
+  missing_packages
+  [ "${1:-}" != kafka ] || missing_kafka_packages
+}
+IFS=$'\n' read -r -d '' -a packages < <(wanted_packages "$@" && printf '\0')
 [ "${#packages[@]}" -eq 0 ] || install_packages "${packages[@]}"
 
 wanted=$(sed -n 's/^rust-version *= *"\(.*\)"$/\1/p' Cargo.toml)

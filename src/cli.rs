@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::app::{self, DemoOptions};
+use crate::app::{self, DemoOptions, ProduceOptions};
 use crate::config::{Config, Mistakes, environment};
 use crate::kafka::properties;
 
@@ -49,6 +49,11 @@ pub enum Command {
     /// Run the embedded service with a synthetic click stream
     #[command(after_help = "Examples:\n  ebb demo\n  ebb demo --listen 127.0.0.1:9000 --rate 5000")]
     Demo(Demo),
+    /// Produce a synthetic click stream to a topic
+    #[command(
+        after_help = "Examples:\n  ebb produce --brokers localhost:9092 --rate 5000\n  ebb produce --count 50000 --malformed 0.01"
+    )]
+    Produce(Produce),
 }
 
 #[derive(Debug, Args)]
@@ -77,6 +82,38 @@ pub struct Demo {
     /// Where state is kept
     #[arg(long, value_name = "DIRECTORY", default_value = "data/demo")]
     pub data_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Produce {
+    /// The brokers to begin with
+    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:9092")]
+    pub brokers: String,
+    /// Where the clicks go; made when it is missing
+    #[arg(long, default_value = "clicks")]
+    pub topic: String,
+    /// How many partitions a topic gets that is made
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub partitions: u32,
+    /// Clicks a second; without it as many as the brokers take
+    #[arg(long, value_name = "CLICKS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rate: Option<u32>,
+    /// How many clicks in all; without it until it is stopped
+    #[arg(long, value_name = "CLICKS")]
+    pub count: Option<u64>,
+    /// The same seed gives the same clicks
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Share of payloads that are damaged on purpose
+    #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
+    pub malformed: f64,
+}
+
+impl From<Produce> for ProduceOptions {
+    fn from(produce: Produce) -> Self {
+        let Produce { brokers, topic, partitions, rate, count, seed, malformed } = produce;
+        Self { brokers, topic, partitions, rate, count, seed, malformed }
+    }
 }
 
 impl From<Demo> for DemoOptions {

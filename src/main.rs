@@ -32,6 +32,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             app::serve(config)
         }
         Command::Demo(demo) => app::demo(demo.into()),
+        Command::Produce(produce) => app::produce(&produce.into()),
         Command::Check(source) => {
             let config: Config = source.load()?;
             Ok(cli::print(&format!("{}: ok\n{}", source.name(), config.summary()))?)

@@ -5,9 +5,13 @@
 
 mod demo;
 mod plans;
+mod produce;
 mod secret;
+mod topics;
 
 pub use demo::{DemoOptions, demo};
+pub use plans::plan;
+pub use produce::{ProduceOptions, produce};
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -77,7 +81,6 @@ struct Service {
 impl Service {
     /// Everything is running when this returns, but shards may still be restoring.
     async fn start(config: Config) -> anyhow::Result<Self> {
-        anyhow::ensure!(config.kafka.is_none(), "kafka: this build serves embedded streams only; remove the section");
         let metrics = Metrics::new();
         std::fs::create_dir_all(&config.data_dir)
             .with_context(|| format!("making the data directory {}", config.data_dir.display()))?;
@@ -85,13 +88,13 @@ impl Service {
         let mut plans = BTreeMap::new();
         for (name, stream) in &config.streams {
             let plan = plans::plan(stream, &config.limits, &key).with_context(|| format!("streams.{name}"))?;
-            plans.insert(name.clone(), (plan, stream.partitions as u32));
+            plans.insert(name.clone(), plan);
         }
-        let store = Arc::new(open_store(&config, &metrics)?);
-        plans.iter().try_for_each(|(name, (_, partitions))| keep_partitions(&store, name, *partitions))?;
-        let (lists, routes) = assign(plans, config.workers as usize);
-        let options = WorkersOptions { store, metrics: metrics.clone() };
-        let workers = Workers::start(&options, lists)?;
+        let options = WorkersOptions { store: Arc::new(open_store(&config, &metrics)?), metrics: metrics.clone() };
+        let (workers, routes) = match &config.kafka {
+            Some(kafka) => topics::follow(&config, kafka, &plans, &options).await?,
+            None => embed(&config, plans, &options)?,
+        };
         let streams = Streams::new(&workers, routes);
         let listener = bind(config.http.listen).await?;
         let admin = match config.http.admin_listen {
@@ -129,9 +132,11 @@ impl Service {
         }
         let reporting = tokio::spawn(report_readiness(streams.clone(), metrics.clone()));
         let every = Duration::from_millis(config.checkpoint.every.0);
+        let mut failure = None;
         tokio::select! {
             () = stop => {}
             () = checkpoint_every(&workers, every) => {}
+            why = workers.ended() => failure = Some(why),
             ended = servers.join_next() => anyhow::bail!("the HTTP server ended: {ended:?}"),
         }
         streams.announce_stop();
@@ -141,7 +146,7 @@ impl Service {
         while servers.join_next().await.is_some() {}
         workers.stop().await;
         tracing::info!("stopped");
-        Ok(())
+        failure.map_or(Ok(()), |why| Err(anyhow::anyhow!("kafka: {why}")))
     }
 }
 
@@ -204,6 +209,20 @@ fn keep_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Resu
     Ok(())
 }
 
+/// The embedded service: shards over the journal.
+fn embed(
+    config: &Config,
+    plans: BTreeMap<String, Arc<Plan>>,
+    options: &WorkersOptions,
+) -> anyhow::Result<(Workers, Places)> {
+    let partitions = |name: &String| config.streams[name].partitions as u32;
+    let plans: BTreeMap<_, _> =
+        plans.into_iter().map(|(name, plan)| (name.clone(), (plan, partitions(&name)))).collect();
+    plans.iter().try_for_each(|(name, (_, partitions))| keep_partitions(&options.store, name, *partitions))?;
+    let (lists, routes) = assign(plans, config.workers as usize);
+    Ok((Workers::start(options, lists)?, routes))
+}
+
 type Lists = Vec<Vec<(ShardId, Arc<Plan>)>>;
 type Places = BTreeMap<String, Placed>;
 
@@ -231,6 +250,8 @@ async fn report_readiness(streams: Streams, metrics: Metrics) {
             metrics.ready.set(1);
             tracing::info!("ready");
         }
+        // Partitions that came meanwhile are being restored.
+        Readiness::Restoring => tracing::info!("not ready yet"),
         readiness => tracing::error!(?readiness, "not ready"),
     }
 }

@@ -47,7 +47,7 @@ const FADING_ERROR: f64 = 0.01;
 const LATENESS_PART: u64 = 8;
 
 /// The plan of one stream.
-pub(super) fn plan(stream: &Stream, limits: &service::Limits, key: &HashKey) -> anyhow::Result<Arc<Plan>> {
+pub fn plan(stream: &Stream, limits: &service::Limits, key: &HashKey) -> anyhow::Result<Arc<Plan>> {
     let (numbers, labels) = (number_paths(stream), label_paths(stream));
     let event = event_spec(&stream.event, (numbers.clone(), labels.clone()), limits);
     let reader = Reader::new(event, key.clone()).context("event")?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::declare::{choice, section};
 use super::kinds::Maybe;
 use super::read::{Inside, Kind, Reader};
-use super::scalars::{Duration, Text};
+use super::scalars::{Count, Duration, Text, Topic};
 use super::tree::{Node, NodeKind};
 use super::words::excerpt;
 
@@ -30,9 +30,31 @@ section! {
         commit_every: Duration<10, 10_000> = "100ms";
         /// Where a partition without a committed offset begins: `error` refuses to guess.
         start: Start = "error";
+        /// Makes output topics that are missing, with as many partitions as their source. Without it a missing one is an error.
+        create_topics: Maybe<CreateTopics>, eg "{replication: 3}";
+        /// Leaves states in a compacted topic, so that a partition's next owner need not replay the log.
+        snapshots: Maybe<Snapshots>, eg "{topic: ebb-snapshots}";
         /// Any other property of librdkafka, under its own name. A secret is best read from a file:
         /// `sasl.password: {file: /run/secrets/password}`.
         properties: Properties = "{}", eg "{security.protocol: SASL_SSL, sasl.password: {file: password.txt}}";
+    }
+}
+
+section! {
+    /// How missing topics are made.
+    pub struct CreateTopics {
+        /// How many brokers keep each partition.
+        replication: Count<1, 1000> = "1";
+    }
+}
+
+section! {
+    /// The topic of states. It must be compacted, with as many partitions as the widest source.
+    pub struct Snapshots {
+        /// Its name.
+        topic: Topic = "ebb-snapshots";
+        /// How often the state of each shard is written; also whenever a partition moves.
+        every: Duration<1_000, 86_400_000> = "5m";
     }
 }
 
@@ -187,7 +209,7 @@ fn from_file(path: &Path) -> Result<String, String> {
 }
 
 /// Properties that are not the user's, and why.
-const OWNED: [(&str, &str); 16] = [
+const OWNED: [(&str, &str); 18] = [
     ("bootstrap.servers", "belongs to Ebb; write kafka.brokers"),
     ("metadata.broker.list", "belongs to Ebb; write kafka.brokers"),
     ("group.id", "belongs to Ebb; write kafka.group"),
@@ -199,6 +221,8 @@ const OWNED: [(&str, &str); 16] = [
     ("enable.auto.offset.store", "belongs to Ebb: offsets are committed with the outputs; remove it"),
     ("isolation.level", "belongs to Ebb: only committed records are read; remove it"),
     ("transactional.id", "belongs to Ebb: it fences a predecessor of the same partition; remove it"),
+    ("transaction.timeout.ms", "belongs to Ebb: its deadlines rest on it; remove it"),
+    ("message.max.bytes", "belongs to Ebb: the output topics decide; remove it"),
     ("enable.idempotence", "belongs to Ebb: transactions need it; remove it"),
     ("enable.partition.eof", "belongs to Ebb: replay depends on it; remove it"),
     ("enable.gapless.guarantee", "belongs to Ebb: transactions replace it; remove it"),

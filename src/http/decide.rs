@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -26,8 +25,10 @@ pub(super) async fn decide(
     let (name, stream) = api.stream(name)?;
     api.require_ready()?;
     let body = body::read_json(request, api.limits.max_body_bytes, deadline).await?;
+    let (events, intent, partition) = Envelope::parse(&body)?;
+    let stream = &stream.narrowed(partition)?;
     let call = Call { name: &name, stream, metrics: &api.metrics, deadline };
-    call.decide(&body).await
+    call.decide(events, intent).await
 }
 
 /// One request to one stream.
@@ -39,8 +40,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn decide(&self, body: &Bytes) -> Result<Response, Problem> {
-        let (events, intent) = Envelope::parse(body)?;
+    async fn decide(&self, events: Events<'_>, intent: Intent) -> Result<Response, Problem> {
         let mut decisions = match intent {
             Intent::Record => self.record(&events).await?,
             Intent::Ask(asked) => self.ask(&events, asked).await?,
@@ -118,6 +118,10 @@ impl From<RecordError> for Problem {
                 Kind::JournalUnavailable,
                 "the journal does not take events now; send them again later: those that were recorded are duplicates",
             ),
+            RecordError::Elsewhere { partition } => Problem::new(
+                Kind::Elsewhere,
+                format!("partition {partition} is another instance's; send the events there"),
+            ),
             RecordError::Stopping => Problem::new(Kind::Stopping, "send the events again, elsewhere or later"),
         }
     }
@@ -126,6 +130,12 @@ impl From<RecordError> for Problem {
 impl From<AskError> for Problem {
     fn from(error: AskError) -> Self {
         match error {
+            AskError::Elsewhere => {
+                Problem::new(Kind::Elsewhere, "the partition is another instance's, or is being restored; ask there")
+            }
+            AskError::NoPartition { partitions } => {
+                Problem::new(Kind::InvalidQuestion, format!("the stream has {partitions} partitions, from 0 on"))
+            }
             AskError::Stopping => Problem::new(Kind::Stopping, "ask again, elsewhere or later"),
         }
     }

@@ -35,6 +35,7 @@ pub(super) enum Kind {
     JournalUnavailable,
     Stopping,
     AnswerTimeout,
+    Elsewhere,
 }
 
 /// How long a client should leave a service alone that cannot answer yet.
@@ -92,6 +93,7 @@ impl Kind {
                 ("journal-unavailable", StatusCode::SERVICE_UNAVAILABLE, "Events cannot be recorded now")
             }
             Kind::Stopping => ("stopping", StatusCode::SERVICE_UNAVAILABLE, "The service is stopping"),
+            Kind::Elsewhere => ("elsewhere", StatusCode::MISDIRECTED_REQUEST, "Another instance answers for this"),
             Kind::AnswerTimeout => ("answer-timeout", StatusCode::GATEWAY_TIMEOUT, "There was no answer in time"),
         }
     }

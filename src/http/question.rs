@@ -27,6 +27,7 @@ pub(super) struct Envelope<'a> {
     penalty: Option<Penalty>,
     prior: Option<f64>,
     at_least: Option<u64>,
+    partition: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -69,14 +70,15 @@ impl<'a> Events<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    pub(super) fn parse(body: &'a [u8]) -> Result<(Events<'a>, Intent), Problem> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<(Events<'a>, Intent, Option<u32>), Problem> {
         let text = std::str::from_utf8(body).map_err(|error| {
             let detail = format!("byte {} of the body does not belong to UTF-8 text", error.valid_up_to());
             Problem::new(Kind::InvalidUtf8, detail)
         })?;
         let envelope: Envelope<'a> = serde_json::from_str(text).map_err(|error| misread(&error))?;
         let intent = envelope.intent()?;
-        Ok((envelope.events()?, intent))
+        let partition = envelope.partition;
+        Ok((envelope.events()?, intent, partition))
     }
 
     fn intent(&self) -> Result<Intent, Problem> {

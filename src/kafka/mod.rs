@@ -1,5 +1,24 @@
-//! Kafka: the only module that names rdkafka.
+//! Kafka: the only module that names rdkafka, and no type of it leaves.
 //!
 //! - [`properties`]: whether librdkafka knows a property that the configuration passes through.
+//! - [`Settings`]: how clients are configured; [`Fault`]: what went wrong, by what is to be done.
+//! - [`Admin`]: topics. [`Consumer`], [`Group`]: membership, records, positions. [`Producer`]: outputs, transactions.
+//!
+//! It knows topics, positions and bytes; when to begin, what to emit and when to commit is for the workers to know.
 
+mod admin;
+mod consumer;
+mod fault;
+mod producer;
 pub mod properties;
+mod raw;
+mod reader;
+mod settings;
+
+pub use admin::{Admin, Make, Topic, Wanted};
+pub use consumer::{Consumer, Event, Extent, Group, Part, Taken};
+pub use fault::{Fault, Remedy};
+pub use producer::{Committed, Placed, Producer, Sent};
+pub use raw::{Message, Output};
+pub use reader::{Read, read_all};
+pub use settings::{Settings, TRANSACTION_TIMEOUT};

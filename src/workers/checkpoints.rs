@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
+use super::faults;
 use crate::metrics::Metrics;
 use crate::shard::NextOffset;
 use crate::store::{Identity, ShardId, Store};
@@ -57,6 +58,7 @@ fn save(store: &Store, metrics: &Metrics, job: Job) {
     let started = Instant::now();
     match store.save(&job.shard, &job.identity, job.next, &job.bytes) {
         Ok(saved) => {
+            faults::pass("after_checkpoint_write");
             let partition = job.shard.partition.to_string();
             let labels = [job.shard.stream.as_str(), partition.as_str()];
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
@@ -69,6 +71,7 @@ fn save(store: &Store, metrics: &Metrics, job: Job) {
                 tracing::error!(shard = %job.shard, %error, "the journal was not truncated");
             }
             metrics.store_bytes.set(store.disk_bytes() as i64);
+            faults::pass("after_checkpoint");
             // Nobody may be waiting any more: that is fine.
             let _ = job.stored.send(job.next);
         }

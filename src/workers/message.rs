@@ -46,6 +46,8 @@ pub struct ShardStatus {
 pub enum RecordError {
     #[error("the journal does not take the event: {0}")]
     Journal(String),
+    #[error("partition {partition} is another instance's")]
+    Elsewhere { partition: usize },
     #[error("the service is stopping")]
     Stopping,
 }
@@ -61,6 +63,10 @@ impl From<&StoreError> for RecordError {
 pub enum AskError {
     #[error("the service is stopping")]
     Stopping,
+    #[error("the partition is another instance's")]
+    Elsewhere,
+    #[error("the stream has {partitions} partitions")]
+    NoPartition { partitions: usize },
 }
 
 /// Why an aggregate was not answered.

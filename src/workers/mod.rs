@@ -5,11 +5,17 @@
 //! only after the journal has it; what is answered survives a kill.
 
 mod checkpoints;
+mod faults;
+mod kafka;
 mod message;
 mod owned;
+mod residency;
 mod stream;
+mod topics;
 mod worker;
 
+pub use faults::{Mutant, POINTS};
+pub use kafka::{Beginning, Delivery, KafkaOptions, OVERSIZE, Outputs, SnapshotTopic, StreamSpec, Target};
 pub use message::{AggregateAskError, Answered, AskError, RecordError, Recorded, ShardStatus, Submission};
 pub use stream::{Answers, Place, Placed, Readiness, Stream, Streams};
 pub use worker::{StartError, Workers, WorkersOptions};

@@ -11,11 +11,13 @@ use super::message::{
     AggregateAskError, Answered, Ask, AskError, Message, RecordError, Recorded, ShardStatus, Submission,
 };
 use super::owned::Restored;
+use super::residency::Residents;
 use super::worker::Workers;
 use crate::hash::Fingerprint;
 use crate::random::mix;
 use crate::shard::{
     AggregateAnswer, AggregateQuestion, Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason,
+    Verdict,
 };
 use crate::store::{Health, Store};
 
@@ -25,6 +27,10 @@ pub struct Stream {
     plan: Arc<Plan>,
     /// By partition.
     shards: Vec<Route>,
+    /// Which of them are here, where that can change.
+    residents: Option<Residents>,
+    /// The only partition that is meant.
+    only: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -59,6 +65,28 @@ impl Stream {
         ((u128::from(mixed) * self.shards.len() as u128) >> 64) as usize
     }
 
+    /// The same stream, narrowed to one partition where one is named.
+    pub fn narrowed(&self, partition: Option<u32>) -> Result<Self, AskError> {
+        let only = partition.map(|partition| partition as usize);
+        if only.is_some_and(|only| only >= self.shards.len()) {
+            return Err(AskError::NoPartition { partitions: self.shards.len() });
+        }
+        Ok(Self { only, ..self.clone() })
+    }
+
+    fn is_here(&self, partition: usize) -> bool {
+        self.residents.as_ref().is_none_or(|residents| residents.has(partition))
+    }
+
+    /// Where an item is asked for. In a topic its writers choose the partition: unless one is named, all that are here.
+    fn asked(&self, item: Fingerprint) -> Vec<usize> {
+        match (self.only, &self.residents) {
+            (Some(only), _) => vec![only],
+            (None, None) => vec![self.partition_of(item)],
+            (None, Some(_)) => (0..self.shards.len()).collect(),
+        }
+    }
+
     /// Reads one payload into what [`Stream::record`] takes.
     pub fn submission(&self, payload: Vec<u8>) -> Result<Submission, Reason> {
         let event = self.plan.reader.read(&payload)?;
@@ -68,9 +96,13 @@ impl Stream {
     /// Records events in order, each in the shard of its item; all of a shard together, at one position.
     pub async fn record(&self, submissions: Vec<Submission>) -> Result<Vec<Recorded>, RecordError> {
         let count = submissions.len();
-        let routed = submissions.into_iter().map(|one| (self.partition_of(one.event.item), one));
+        let partition = |one: &Submission| self.only.unwrap_or_else(|| self.partition_of(one.event.item));
+        let routed: Vec<_> = submissions.into_iter().map(|one| (partition(&one), one)).collect();
+        if let Some((elsewhere, _)) = routed.iter().find(|(partition, _)| !self.is_here(*partition)) {
+            return Err(RecordError::Elsewhere { partition: *elsewhere });
+        }
         let mut replies = Vec::new();
-        for (partition, (places, events)) in grouped(routed) {
+        for (partition, (places, events)) in grouped(routed.into_iter()) {
             let (reply, recorded) = oneshot::channel();
             let route = &self.shards[partition];
             let message = Message::Record { shard: route.shard, events, reply };
@@ -88,9 +120,16 @@ impl Stream {
     /// Answers questions in order, once the shards have folded up to `at_least` of theirs.
     pub async fn ask(&self, questions: Vec<Question>, at_least: NextOffset) -> Result<Answers, AskError> {
         let count = questions.len();
-        let routed = questions.into_iter().map(|one| (self.partition_of(one.subject.item), one));
+        let mut groups: BTreeMap<usize, (Vec<usize>, Vec<Question>)> = BTreeMap::new();
+        for (place, question) in questions.into_iter().enumerate() {
+            for partition in self.asked(question.subject.item).into_iter().filter(|one| self.is_here(*one)) {
+                let (places, questions) = groups.entry(partition).or_default();
+                places.push(place);
+                questions.push(question.clone());
+            }
+        }
         let mut replies = Vec::new();
-        for (partition, (places, questions)) in grouped(routed) {
+        for (partition, (places, questions)) in groups {
             let (reply, answered) = oneshot::channel();
             let route = &self.shards[partition];
             let ask = Ask { shard: route.shard, questions, at_least, asked: Instant::now(), reply };
@@ -100,17 +139,23 @@ impl Stream {
         let mut all = vec![None; count];
         for (places, answered) in replies {
             let Answered { answers, as_of } = answered.await.map_err(|_| AskError::Stopping)?;
-            places.into_iter().zip(answers).for_each(|(place, one)| all[place] = Some((one, as_of)));
+            for (place, one) in places.into_iter().zip(answers) {
+                let found: &mut Option<(_, AsOf)> = &mut all[place];
+                if found.as_ref().is_none_or(|(other, _)| weight(&one) > weight(other)) {
+                    *found = Some((one, as_of));
+                }
+            }
         }
-        Ok(Answers { answers: all.into_iter().map(|one| one.expect("every place was given to one shard")).collect() })
+        let all: Option<Vec<_>> = all.into_iter().collect();
+        Ok(Answers { answers: all.ok_or(AskError::Elsewhere)? })
     }
 
-    /// Asks an aggregate of all shards together, each as of where it stands.
+    /// Asks an aggregate of all shards that are here together, each as of where it stands.
     pub async fn aggregate(&self, question: AggregateQuestion) -> Result<AggregateAnswer, AggregateAskError> {
         let place = self.plan.aggregate(&question.aggregate)?.0;
         let question = Arc::new(question);
         let mut replies = Vec::new();
-        for route in &self.shards {
+        for (_, route) in self.shards.iter().enumerate().filter(|(partition, _)| self.is_here(*partition)) {
             let (reply, part) = oneshot::channel();
             let message = Message::Aggregate { shard: route.shard, question: question.clone(), reply };
             route.worker.send(message).await.map_err(|_| AggregateAskError::Stopping)?;
@@ -129,7 +174,7 @@ impl Stream {
     /// The shards in figures, by partition.
     pub async fn status(&self) -> Result<Vec<ShardStatus>, AskError> {
         let mut replies = Vec::new();
-        for route in &self.shards {
+        for (_, route) in self.shards.iter().enumerate().filter(|(partition, _)| self.is_here(*partition)) {
             let (reply, status) = oneshot::channel();
             let message = Message::Status { shard: route.shard, reply };
             route.worker.send(message).await.map_err(|_| AskError::Stopping)?;
@@ -140,6 +185,16 @@ impl Stream {
             all.push(status.await.map_err(|_| AskError::Stopping)?);
         }
         Ok(all)
+    }
+}
+
+/// Which of two partitions' answers about an item counts: the one that has seen it.
+fn weight(answer: &Result<Answer, QuestionError>) -> u8 {
+    match answer.as_ref().map(|answer| answer.verdict) {
+        Err(_) => 3,
+        Ok(Verdict::Duplicate) => 2,
+        Ok(Verdict::Late) => 1,
+        Ok(Verdict::Unique | Verdict::Rejected(_)) => 0,
     }
 }
 
@@ -190,10 +245,14 @@ impl Streams {
     /// The streams served by `workers`, by name.
     pub fn new(workers: &Workers, streams: BTreeMap<String, Placed>) -> Self {
         let route = |place: Place| Route { worker: workers.sender(place.worker), shard: place.shard };
-        let stream =
-            |placed: Placed| Stream { plan: placed.plan, shards: placed.shards.into_iter().map(route).collect() };
+        let stream = |name: &str, placed: Placed| Stream {
+            plan: placed.plan,
+            shards: placed.shards.into_iter().map(route).collect(),
+            residents: workers.residency().map(|residency| residency.of_stream(name)),
+            only: None,
+        };
         Self {
-            streams: streams.into_iter().map(|(name, parts)| (name, stream(parts))).collect(),
+            streams: streams.into_iter().map(|(name, parts)| (name.clone(), stream(&name, parts))).collect(),
             restored: workers.restored(),
             store: workers.store(),
             stopping: Arc::default(),

@@ -1,6 +1,7 @@
 //! One worker: restores its shards, then folds, answers and checkpoints until it is told to stop.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -9,14 +10,16 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::checkpoints::{Checkpoints, Job};
+use super::kafka::Running;
 use super::message::{Answered, Ask, Message, RecordError, Recorded, Submission};
 use super::owned::{OwnedShard, Restored};
+use super::residency::Residency;
 use crate::metrics::Metrics;
 use crate::shard::{NextOffset, Plan};
 use crate::store::{JournalBatch, Record, ShardId, Store};
 
 /// How many messages may wait for one worker.
-const QUEUE: usize = 1024;
+pub(super) const QUEUE: usize = 1024;
 /// How many messages are taken together: their records share one journal write.
 const GROUP: usize = 256;
 
@@ -27,6 +30,8 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
     #[error("shard {shard} cannot be restored: {why}")]
     Restore { shard: ShardId, why: String },
+    #[error(transparent)]
+    Kafka(#[from] crate::kafka::Fault),
 }
 
 /// What all workers share.
@@ -44,14 +49,64 @@ pub struct Workers {
     restored: Vec<watch::Receiver<Restored>>,
     checkpoints: Checkpoints,
     store: Arc<Store>,
+    /// Where records come from, when it is not the journal.
+    pub(super) followed: Option<Followed>,
+}
+
+/// The thread that follows topics.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) running: Running,
+    pub(super) thread: JoinHandle<()>,
+    pub(super) has_ended: watch::Receiver<Option<String>>,
+    pub(super) residency: Residency,
 }
 
 impl Workers {
-    /// Starts one thread for each list of shards; restoring goes on in the background.
-    pub fn start(options: &WorkersOptions, lists: Vec<Vec<(ShardId, Arc<Plan>)>>) -> Result<Self, StartError> {
+    pub(super) fn without_threads(options: &WorkersOptions) -> Result<Self, StartError> {
         let checkpoints = Checkpoints::start(options.store.clone(), options.metrics.clone(), 1)?;
         let store = options.store.clone();
-        let mut workers = Self { senders: Vec::new(), threads: Vec::new(), restored: Vec::new(), checkpoints, store };
+        let (senders, threads, restored) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { senders, threads, restored, checkpoints, store, followed: None })
+    }
+
+    pub(super) fn jobs(&self) -> SyncSender<Job> {
+        self.checkpoints.sender()
+    }
+
+    pub(super) fn add(
+        &mut self,
+        thread: JoinHandle<()>,
+        sender: mpsc::Sender<Message>,
+        restored: watch::Receiver<Restored>,
+    ) {
+        self.threads.push(thread);
+        self.senders.push(sender);
+        self.also_wait_for(restored);
+    }
+
+    pub(super) fn also_wait_for(&mut self, restored: watch::Receiver<Restored>) {
+        self.restored.push(restored);
+    }
+
+    /// Which shards are owned, where that can change.
+    pub(super) fn residency(&self) -> Option<Residency> {
+        self.followed.as_ref().map(|followed| followed.residency.clone())
+    }
+
+    /// Resolves when the workers cannot go on, with the reason.
+    pub async fn ended(&self) -> String {
+        let Some(followed) = &self.followed else { return std::future::pending().await };
+        let mut has_ended = followed.has_ended.clone();
+        match has_ended.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            Err(_) => "the poll thread is gone".into(),
+        }
+    }
+
+    /// Starts one thread for each list of shards; restoring goes on in the background.
+    pub fn start(options: &WorkersOptions, lists: Vec<Vec<(ShardId, Arc<Plan>)>>) -> Result<Self, StartError> {
+        let mut workers = Self::without_threads(options)?;
         for (index, list) in lists.into_iter().enumerate() {
             let (sender, inbox) = mpsc::channel(QUEUE);
             let (report, restored) = watch::channel(Restored::Working);
@@ -61,12 +116,10 @@ impl Workers {
                 inbox,
                 waiting: Vec::new(),
                 options: options.clone(),
-                jobs: workers.checkpoints.sender(),
+                jobs: workers.jobs(),
             };
             let thread = thread::Builder::new().name(format!("worker-{index}"));
-            workers.threads.push(thread.spawn(move || worker.run(list, &report))?);
-            workers.senders.push(sender);
-            workers.restored.push(restored);
+            workers.add(thread.spawn(move || worker.run(list, &report))?, sender, restored);
         }
         Ok(workers)
     }
@@ -93,6 +146,9 @@ impl Workers {
 
     /// Takes the last checkpoints and ends the threads. Messages sent before are still served.
     pub async fn stop(self) {
+        if let Some(followed) = &self.followed {
+            followed.running.is_stopping.store(true, Ordering::Release);
+        }
         let mut replies = Vec::new();
         for sender in &self.senders {
             let (reply, done) = oneshot::channel();
@@ -103,10 +159,14 @@ impl Workers {
         for done in replies {
             let _ = done.await;
         }
-        let Self { senders, threads, checkpoints, .. } = self;
+        let Self { senders, mut threads, checkpoints, followed, .. } = self;
         drop(senders);
         let joined = tokio::task::spawn_blocking(move || {
-            let panicked = threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
+            let mut panicked = threads.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
+            if let Some(followed) = followed {
+                followed.running.is_over.store(true, Ordering::Release);
+                panicked += usize::from(followed.thread.join().is_err());
+            }
             checkpoints.join();
             panicked
         });

@@ -84,6 +84,20 @@ impl Ebb {
         panic!("not ready after {most:?}");
     }
 
+    /// SIGTERM; whether it ended well within `most`.
+    pub fn terminate(mut self, most: Duration) -> bool {
+        let told = Command::new("kill").arg(self.child.id().to_string()).status();
+        assert!(told.is_ok_and(|status| status.success()), "the child can be told to stop");
+        let begun = Instant::now();
+        while begun.elapsed() < most {
+            if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+                return status.success();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
     /// kill -9.
     pub fn kill(mut self) {
         self.child.kill().expect("the child can be killed");

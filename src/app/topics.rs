@@ -1,0 +1,185 @@
+//! The plain values of the configuration to workers that follow topics.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::config::Config;
+use crate::config::kafka::{Kafka, Start};
+use crate::config::stream::{Delivery as DeliveryChoice, Stream};
+use crate::kafka::{Admin, Make, Remedy, Settings, Topic, Wanted};
+use crate::shard::Plan;
+use crate::store::Store;
+use crate::workers::{
+    Beginning, Delivery, KafkaOptions, Outputs, Placed, SnapshotTopic, StreamSpec, Target, Workers, WorkersOptions,
+};
+
+/// How long brokers may be out of reach at the start.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(500);
+/// What a batch needs beside its only record.
+const BATCH_HEAD_BYTES: usize = 128;
+/// What librdkafka takes as a limit.
+const LIMIT_BYTES: std::ops::RangeInclusive<usize> = 1_000..=1_000_000_000;
+/// Names this instance in the store, where the configuration does not.
+const INSTANCE_FACT: &str = "kafka-instance";
+
+/// Looks at the topics, makes those that may be made, and joins the group.
+pub(super) async fn follow(
+    config: &Config,
+    kafka: &Kafka,
+    plans: &BTreeMap<String, Arc<Plan>>,
+    options: &WorkersOptions,
+) -> anyhow::Result<(Workers, BTreeMap<String, Placed>)> {
+    let settings = settings(kafka);
+    settings.check()?;
+    let admin = Admin::new(&settings)?;
+    let sources = patiently(&admin, &sources(config)).await?;
+    for (name, stream) in &config.streams {
+        keep_partitions(&options.store, name, sources[&stream.topic].partitions)?;
+    }
+    let outputs = patiently(&admin, &outputs(config, kafka, &sources)).await?;
+    let most_bytes = outputs.values().map(|topic| topic.most_bytes).min().unwrap_or(1 << 20);
+    let mut streams = BTreeMap::new();
+    for (name, stream) in &config.streams {
+        let partitions = sources[&stream.topic].partitions;
+        let spec = stream_spec(stream, plans[name].clone(), partitions, &outputs);
+        streams.insert(name.clone(), Arc::new(spec.with_context(|| format!("streams.{name}"))?));
+    }
+    let kafka_options = KafkaOptions {
+        instance: instance(kafka, &options.store)?,
+        settings,
+        commit_every: Duration::from_millis(kafka.commit_every.0),
+        beginning: match kafka.start {
+            Start::Error => Beginning::Refuse,
+            Start::Earliest => Beginning::Earliest,
+            Start::Latest => Beginning::Latest,
+        },
+        snapshots: snapshots(&admin, kafka, &sources).await?,
+        most_bytes: most_bytes.saturating_sub(BATCH_HEAD_BYTES).clamp(*LIMIT_BYTES.start(), *LIMIT_BYTES.end()),
+    };
+    Ok(Workers::follow(options, kafka_options, &streams, config.workers as usize)?)
+}
+
+/// As wide as the widest source: one partition for each number.
+async fn snapshots(
+    admin: &Admin,
+    kafka: &Kafka,
+    sources: &BTreeMap<String, Topic>,
+) -> anyhow::Result<Option<SnapshotTopic>> {
+    let Some(snapshots) = &kafka.snapshots else { return Ok(None) };
+    let make = kafka.create_topics.as_ref().map(|create| Make {
+        partitions: sources.values().map(|topic| topic.partitions).max().unwrap_or(1),
+        replication: create.replication as u32,
+        is_compacted: true,
+    });
+    let name = snapshots.topic.clone();
+    let topics = patiently(admin, &[Wanted { name: name.clone(), make }]).await?;
+    let partitions = topics[&name].partitions;
+    Ok(Some(SnapshotTopic { name, partitions, every: Duration::from_millis(snapshots.every.0) }))
+}
+
+fn settings(kafka: &Kafka) -> Settings {
+    Settings {
+        brokers: kafka.brokers.clone(),
+        group: kafka.group.clone(),
+        instance: kafka.instance.clone(),
+        properties: kafka.properties.iter().map(|(name, property)| (name.clone(), property.value.clone())).collect(),
+    }
+}
+
+fn sources(config: &Config) -> Vec<Wanted> {
+    config.streams.values().map(|stream| Wanted { name: stream.topic.clone(), make: None }).collect()
+}
+
+/// Output topics get as many partitions as their source.
+fn outputs(config: &Config, kafka: &Kafka, sources: &BTreeMap<String, Topic>) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    for stream in config.streams.values() {
+        let make = kafka.create_topics.as_ref().map(|create| Make {
+            partitions: sources[&stream.topic].partitions,
+            replication: create.replication as u32,
+            is_compacted: false,
+        });
+        let topics = stream.output.iter().flat_map(|output| output.topics());
+        wanted.extend(topics.map(|(_, topic)| Wanted { name: topic.to_owned(), make: make.clone() }));
+    }
+    wanted
+}
+
+/// Brokers may start later than we do.
+async fn patiently(admin: &Admin, wanted: &[Wanted]) -> anyhow::Result<BTreeMap<String, Topic>> {
+    let begun = Instant::now();
+    loop {
+        match admin.require(wanted).await {
+            Err(fault) if fault.remedy == Remedy::Retry && begun.elapsed() < PATIENCE => {
+                tracing::warn!(%fault, "waiting for the brokers");
+                tokio::time::sleep(PAUSE).await;
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
+fn stream_spec(
+    stream: &Stream,
+    plan: Arc<Plan>,
+    partitions: u32,
+    topics: &BTreeMap<String, Topic>,
+) -> anyhow::Result<StreamSpec> {
+    let target = |topic: &Option<String>| -> anyhow::Result<Option<Target>> {
+        let Some(topic) = topic else { return Ok(None) };
+        let partitions = topics.get(topic).map_or(1, |topic| topic.partitions);
+        Ok(Some(Target { topic: CString::new(topic.as_str())?, partitions }))
+    };
+    let outputs = match &stream.output {
+        None => Outputs::default(),
+        Some(output) => Outputs {
+            unique: target(&output.unique)?,
+            duplicate: target(&output.duplicate)?,
+            late: target(&output.late)?,
+            rejected: target(&output.rejected)?,
+        },
+    };
+    let delivery = match stream.delivery {
+        _ if outputs.is_empty() => Delivery::Nothing,
+        DeliveryChoice::ExactlyOnce => Delivery::ExactlyOnce,
+        DeliveryChoice::AtLeastOnce => Delivery::AtLeastOnce,
+    };
+    Ok(StreamSpec { plan, topic: stream.topic.as_str().into(), partitions, delivery, outputs })
+}
+
+/// The name under which this instance's producers are known: configured, or drawn once.
+fn instance(kafka: &Kafka, store: &Store) -> anyhow::Result<String> {
+    if let Some(instance) = &kafka.instance {
+        return Ok(instance.clone());
+    }
+    if let Some(name) = store.meta_get(INSTANCE_FACT)?.and_then(|name| String::from_utf8(name).ok()) {
+        return Ok(name);
+    }
+    let mut drawn = [0; 8];
+    getrandom::fill(&mut drawn).map_err(|error| anyhow::anyhow!("drawing a name for this instance: {error}"))?;
+    let name = format!("{:016x}", u64::from_be_bytes(drawn));
+    store.meta_put(INSTANCE_FACT, name.as_bytes())?;
+    Ok(name)
+}
+
+/// Whoever writes to a topic chooses the partition by the number of partitions: with another number, items are not where
+/// they were remembered.
+fn keep_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Result<()> {
+    let fact = format!("topic-partitions/{stream}");
+    match store.meta_get(&fact)? {
+        None => store.meta_put(&fact, &partitions.to_be_bytes())?,
+        Some(kept) => anyhow::ensure!(
+            kept == partitions.to_be_bytes(),
+            "streams.{stream}.topic: has {partitions} partitions, but the state in data_dir was made with {}; partitions \
+             were added, and items may now be found in others than before: begin with a new group and an empty data_dir",
+            <[u8; 4]>::try_from(kept.as_slice())
+                .map_or_else(|_| "another number".into(), |n| u32::from_be_bytes(n).to_string())
+        ),
+    }
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! Membership in the group and the records of assigned partitions.
+//!
+//! [`Consumer`] belongs to one thread, which polls it. A rebalance becomes an [`Event`]; nothing is assigned until that
+//! thread has asked the partitions' owners where to begin. [`Group`] is what those owners may do meanwhile: read and
+//! commit positions.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rdkafka::ClientContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message as _};
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::fault::{self, Fault, Remedy};
+use super::raw::{self, Message, PartitionQueue};
+use super::settings::Settings;
+use crate::shard::NextOffset;
+
+/// Records taken at once.
+const BATCH: usize = 1000;
+/// The longest a question to the brokers takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One partition of a topic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Part {
+    pub topic: Arc<str>,
+    pub partition: u32,
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.topic, self.partition)
+    }
+}
+
+/// What polling came to.
+#[derive(Debug)]
+pub enum Event {
+    Quiet,
+    /// These are to be ours, from where [`Consumer::assign`] says.
+    Assign(Vec<Part>),
+    /// These are to be another's, once [`Consumer::release`] is called.
+    Revoke(Vec<Part>),
+    /// These are another's already: nothing can be committed for them.
+    Lost(Vec<Part>),
+    /// A record of this came outside of its queue: librdkafka has made the partition anew. It must be assigned again.
+    Stray(Part),
+    /// No broker can be reached.
+    Down(String),
+    /// The membership has ended for good.
+    Failed(Fault),
+}
+
+/// What a partition's queue held.
+#[derive(Debug)]
+pub enum Taken {
+    /// In the order of their offsets; never empty.
+    Records(Vec<Message>),
+    /// There is no record before this offset that was not taken.
+    End(NextOffset),
+    /// The position asked for is not in the log.
+    OutOfRange,
+    Trouble(Fault),
+}
+
+/// The positions of a log that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    pub first: NextOffset,
+    pub next: NextOffset,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    changes: Mutex<VecDeque<Event>>,
+    /// The consumer is being dropped: nobody is asked any more.
+    is_closing: AtomicBool,
+}
+
+impl ClientContext for Context {
+    /// What matters of it comes by polling.
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::warn!(%error, reason, "consumer");
+    }
+}
+
+impl ConsumerContext for Context {
+    /// Only notes what is wanted: the polling thread answers it, after this has returned.
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, error: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        let is_assign = error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
+        if self.is_closing.load(Ordering::Acquire) {
+            let answered =
+                if is_assign { consumer.incremental_assign(list) } else { consumer.incremental_unassign(list) };
+            if let Err(error) = answered {
+                tracing::debug!(%error, "answering a rebalance while closing");
+            }
+            return;
+        }
+        let parts = parts_of(list);
+        let change = match is_assign {
+            true => Event::Assign(parts),
+            false if consumer.assignment_lost() => Event::Lost(parts),
+            false => Event::Revoke(parts),
+        };
+        lock(&self.changes).push_back(change);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn parts_of(list: &TopicPartitionList) -> Vec<Part> {
+    let part = |one: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| Part {
+        topic: one.topic().into(),
+        partition: one.partition().max(0) as u32,
+    };
+    list.elements().iter().map(part).collect()
+}
+
+/// See the module.
+pub struct Consumer {
+    // Before the consumer: a queue must not outlive it.
+    queues: BTreeMap<Part, PartitionQueue>,
+    inner: Arc<BaseConsumer<Context>>,
+}
+
+impl std::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumer").field("assigned", &self.queues.keys()).finish()
+    }
+}
+
+impl Consumer {
+    pub fn subscribe(settings: &Settings, topics: &[&str]) -> Result<Self, Fault> {
+        let end = |error: KafkaError| Fault::new("subscribing", Remedy::End, error);
+        let inner: BaseConsumer<Context> = settings.consumer().create_with_context(Context::default()).map_err(end)?;
+        inner.subscribe(topics).map_err(end)?;
+        Ok(Self { queues: BTreeMap::new(), inner: Arc::new(inner) })
+    }
+
+    pub fn group(&self) -> Group {
+        Group { inner: self.inner.clone() }
+    }
+
+    /// Serves the membership for up to `wait`; called again and again, whatever else there is to do.
+    pub fn poll(&mut self, wait: Duration) -> Event {
+        if let Some(change) = self.change() {
+            return change;
+        }
+        let part = |message: &BorrowedMessage<'_>| Part {
+            topic: message.topic().into(),
+            partition: message.partition().max(0) as u32,
+        };
+        let polled = self.inner.poll(wait).map(|polled| polled.as_ref().map(part).map_err(KafkaError::clone));
+        if let Some(change) = self.change() {
+            return change;
+        }
+        match polled {
+            Some(Ok(part)) if self.queues.contains_key(&part) => Event::Stray(part),
+            // Fetched for an assignment that has ended.
+            None | Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) => Event::Quiet,
+            Some(Err(error)) => self.judge(&error),
+        }
+    }
+
+    fn change(&self) -> Option<Event> {
+        lock(&self.inner.context().changes).pop_front()
+    }
+
+    fn judge(&self, error: &KafkaError) -> Event {
+        if let Some((code, reason)) = self.inner.client().fatal_error() {
+            return Event::Failed(Fault::new("polling", Remedy::End, format!("{reason} ({code})")));
+        }
+        match error.rdkafka_error_code() {
+            Some(code) if fault::is_for_good(code) => Event::Failed(Fault::new("polling", Remedy::End, error)),
+            Some(RDKafkaErrorCode::AllBrokersDown) => Event::Down(error.to_string()),
+            _ => {
+                tracing::warn!(%error, "polling");
+                Event::Quiet
+            }
+        }
+    }
+
+    /// Takes the partitions on, each from its position.
+    pub fn assign(&mut self, starts: &[(Part, NextOffset)]) -> Result<(), Fault> {
+        let end = |error: KafkaError| Fault::new("assigning", Remedy::End, error);
+        let mut list = TopicPartitionList::with_capacity(starts.len());
+        for (part, start) in starts {
+            let (client, partition) = (self.inner.client().native_ptr(), part.partition as i32);
+            let queue = PartitionQueue::of(client, &part.topic, partition, BATCH)
+                .ok_or_else(|| Fault::new("assigning", Remedy::End, format!("{part} has no queue")))?;
+            self.queues.insert(part.clone(), queue);
+            list.add_partition_offset(&part.topic, partition, Offset::Offset(start.0 as i64)).map_err(end)?;
+        }
+        self.inner.incremental_assign(&list).map_err(end)
+    }
+
+    /// Lets the partitions go.
+    pub fn release(&mut self, parts: &[Part]) -> Result<(), Fault> {
+        let mut list = TopicPartitionList::with_capacity(parts.len());
+        for part in parts {
+            self.queues.remove(part);
+            list.add_partition(&part.topic, part.partition as i32);
+        }
+        self.inner.incremental_unassign(&list).map_err(|error| Fault::new("releasing", Remedy::End, error))
+    }
+
+    /// What has been fetched of an assigned partition.
+    pub fn take(&mut self, part: &Part) -> Vec<Taken> {
+        let Some(queue) = self.queues.get_mut(part) else { return Vec::new() };
+        let (mut all, mut records) = (Vec::new(), Vec::new());
+        for message in queue.take() {
+            let other = match message.error() {
+                None => {
+                    records.push(message);
+                    continue;
+                }
+                Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => Taken::OutOfRange,
+                Some(code) if fault::is_for_good(code) => Taken::Trouble(Fault::new("fetching", Remedy::End, code)),
+                Some(code) => Taken::Trouble(Fault::new("fetching", Remedy::Retry, code)),
+            };
+            if !records.is_empty() {
+                all.push(Taken::Records(std::mem::take(&mut records)));
+            }
+            all.push(other);
+        }
+        if !records.is_empty() {
+            all.push(Taken::Records(records));
+        }
+        all
+    }
+
+    /// Where reading goes on, in every assigned partition that something was taken of: behind the last record, and behind
+    /// what is no record.
+    pub fn positions(&self) -> Vec<(Part, NextOffset)> {
+        // The list must be gone before the consumer is: librdkafka waits for it.
+        let Ok(list) = self.inner.position() else { return Vec::new() };
+        let position = |one: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match one.offset() {
+            Offset::Offset(next) if next >= 0 => {
+                let part = Part { topic: one.topic().into(), partition: one.partition().max(0) as u32 };
+                Some((part, NextOffset(next as u64)))
+            }
+            _ => None,
+        };
+        list.elements().iter().filter_map(position).collect()
+    }
+
+    /// Whether a broker answers.
+    pub fn is_reachable(&self) -> bool {
+        self.inner.client().fetch_metadata(None, Duration::from_millis(500)).is_ok()
+    }
+
+    /// Leaves the group. Every [`Group`] must be gone.
+    pub fn close(self) {
+        self.inner.context().is_closing.store(true, Ordering::Release);
+    }
+}
+
+/// What an owner of partitions may ask and tell the group.
+#[derive(Clone)]
+pub struct Group {
+    pub(super) inner: Arc<BaseConsumer<Context>>,
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Group")
+    }
+}
+
+impl Group {
+    /// Up to where the partition's records are processed, for good: a transaction that is not decided yet is waited for.
+    pub fn committed(&self, part: &Part) -> Result<Option<NextOffset>, Fault> {
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&part.topic, part.partition as i32);
+        let asked = self.inner.committed_offsets(list, PATIENCE).and_then(|found| offset_of(&found));
+        asked.map_err(|error| Fault::repeatable("reading the committed offset", &error))
+    }
+
+    pub fn extent(&self, part: &Part) -> Result<Extent, Fault> {
+        let asked = self.inner.fetch_watermarks(&part.topic, part.partition as i32, PATIENCE);
+        let (first, next) = asked.map_err(|error| Fault::repeatable("reading the ends of the log", &error))?;
+        Ok(Extent { first: NextOffset(first.max(0) as u64), next: NextOffset(next.max(0) as u64) })
+    }
+
+    /// How far the log reaches, as far as fetching has told; asks nobody.
+    pub fn known_end(&self, part: &Part) -> Option<NextOffset> {
+        raw::known_end(self.inner.client().native_ptr(), &part.topic, part.partition as i32).map(NextOffset)
+    }
+
+    /// Commits positions outside of a transaction.
+    pub fn commit(&self, positions: &[(Part, NextOffset)]) -> Result<(), Fault> {
+        let list = list_of(positions).map_err(|error| Fault::new("committing offsets", Remedy::StartOver, error))?;
+        self.inner.commit(&list, CommitMode::Sync).map_err(|error| {
+            let remedy = match error.rdkafka_error_code() {
+                Some(code) if fault::is_for_good(code) => Remedy::End,
+                _ => Remedy::StartOver,
+            };
+            Fault::new("committing offsets", remedy, error)
+        })
+    }
+}
+
+fn offset_of(list: &TopicPartitionList) -> KafkaResult<Option<NextOffset>> {
+    let Some(element) = list.elements().into_iter().next() else { return Ok(None) };
+    element.error()?;
+    Ok(match element.offset() {
+        Offset::Offset(offset) if offset >= 0 => Some(NextOffset(offset as u64)),
+        _ => None,
+    })
+}
+
+pub(super) fn list_of(positions: &[(Part, NextOffset)]) -> KafkaResult<TopicPartitionList> {
+    let mut list = TopicPartitionList::with_capacity(positions.len());
+    for (part, next) in positions {
+        list.add_partition_offset(&part.topic, part.partition as i32, Offset::Offset(next.0 as i64))?;
+    }
+    Ok(list)
+}

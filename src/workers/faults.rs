@@ -1,0 +1,161 @@
+//! For tests alone: places where the process can be told to die, and mistakes it can be told to make.
+//!
+//! Without the features `fault-points` and `mutants` both are nothing: no variable is read, and no code is left of them.
+//! `EBB_CRASH_AT=name:count` kills the process, as kill -9 does, when the named place is passed for the `count`th time.
+//! `EBB_MUTANT=name` breaks one rule of recovery, so that a test can show that it would notice.
+
+/// Every place that can be named, in the order in which a record passes them.
+pub const POINTS: [&str; 16] = [
+    "before_fence",
+    "after_fence",
+    "before_committed",
+    "after_committed",
+    "mid_replay",
+    "before_produce",
+    "after_produce",
+    "before_offsets",
+    "after_offsets",
+    "during_commit",
+    "after_commit",
+    "before_checkpoint",
+    "after_checkpoint_write",
+    "after_checkpoint",
+    "before_snapshot",
+    "after_snapshot",
+];
+
+/// Rules that a mutant breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutant {
+    /// Commits the offset of the last record instead of the one behind it.
+    OffsetNotPlusOne,
+    /// Commits one record that was not read yet.
+    OffsetPlusTwo,
+    /// Emits what is only replayed.
+    EmitDuringReplay,
+    /// Skips the replay between the checkpoint and the committed offset.
+    SkipReplay,
+    /// Takes checkpoints of what is not committed, and restores them.
+    CheckpointBeforeCommit,
+    /// Takes a failed commit for a good one.
+    IgnoreCommitError,
+    /// After a failed transaction, goes on with the state that it left.
+    KeepStateAfterAbort,
+    /// Writes outputs outside of the transaction.
+    NoTransaction,
+    /// Commits the offsets on their own, before the outputs.
+    OffsetsFirst,
+    /// Does not look whether the log is the one that was folded.
+    SkipIdentity,
+}
+
+impl Mutant {
+    pub const ALL: [Mutant; 10] = [
+        Mutant::OffsetNotPlusOne,
+        Mutant::OffsetPlusTwo,
+        Mutant::EmitDuringReplay,
+        Mutant::SkipReplay,
+        Mutant::CheckpointBeforeCommit,
+        Mutant::IgnoreCommitError,
+        Mutant::KeepStateAfterAbort,
+        Mutant::NoTransaction,
+        Mutant::OffsetsFirst,
+        Mutant::SkipIdentity,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mutant::OffsetNotPlusOne => "offset-not-plus-one",
+            Mutant::OffsetPlusTwo => "offset-plus-two",
+            Mutant::EmitDuringReplay => "emit-during-replay",
+            Mutant::SkipReplay => "skip-replay",
+            Mutant::CheckpointBeforeCommit => "checkpoint-before-commit",
+            Mutant::IgnoreCommitError => "ignore-commit-error",
+            Mutant::KeepStateAfterAbort => "keep-state-after-abort",
+            Mutant::NoTransaction => "no-transaction",
+            Mutant::OffsetsFirst => "offsets-first",
+            Mutant::SkipIdentity => "skip-identity",
+        }
+    }
+
+    /// Whether the process is to make this mistake.
+    #[cfg(feature = "mutants")]
+    pub(super) fn is_on(self) -> bool {
+        static ON: std::sync::LazyLock<Option<String>> = std::sync::LazyLock::new(|| std::env::var("EBB_MUTANT").ok());
+        ON.as_deref() == Some(self.name())
+    }
+
+    /// Whether the process is to make this mistake: never, without the feature.
+    #[cfg(not(feature = "mutants"))]
+    #[inline(always)]
+    pub(super) fn is_on(self) -> bool {
+        false
+    }
+}
+
+/// Passes a place where the process can be told to die.
+#[cfg(feature = "fault-points")]
+pub(super) fn pass(point: &'static str) {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicI64, Ordering};
+    static WANTED: LazyLock<Option<(String, AtomicI64)>> = LazyLock::new(|| {
+        let variable = std::env::var("EBB_CRASH_AT").ok()?;
+        let (name, count) = variable.split_once(':')?;
+        Some((name.to_owned(), AtomicI64::new(count.parse().ok()?)))
+    });
+    debug_assert!(POINTS.contains(&point), "{point} is not on the list");
+    if let Some((name, left)) = &*WANTED
+        && name == point
+        && left.fetch_sub(1, Ordering::Relaxed) == 1
+    {
+        eprintln!("killed at {point}");
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    }
+}
+
+/// Passes a place where the process can be told to die: nothing, without the feature.
+#[cfg(not(feature = "fault-points"))]
+#[inline(always)]
+pub(super) fn pass(_point: &'static str) {}
+
+/// Passes a place somewhere inside of a call that takes a while.
+#[cfg(feature = "fault-points")]
+pub(super) fn pass_during<T>(point: &'static str, call: impl FnOnce() -> T) -> T {
+    let inside = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_micros(800));
+        pass(point);
+    });
+    let result = call();
+    let _ = inside.join();
+    result
+}
+
+/// Passes a place somewhere inside of a call: just the call, without the feature.
+#[cfg(not(feature = "fault-points"))]
+#[inline(always)]
+pub(super) fn pass_during<T>(_point: &'static str, call: impl FnOnce() -> T) -> T {
+    call()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_and_mutants_have_names_of_their_own() {
+        let mut points = POINTS.to_vec();
+        points.sort_unstable();
+        points.dedup();
+        assert_eq!(points.len(), POINTS.len());
+        let mut mutants = Mutant::ALL.map(Mutant::name).to_vec();
+        mutants.sort_unstable();
+        mutants.dedup();
+        assert_eq!(mutants.len(), Mutant::ALL.len());
+    }
+
+    #[test]
+    #[cfg(not(feature = "mutants"))]
+    fn without_the_feature_no_mistake_is_made() {
+        assert!(Mutant::ALL.into_iter().all(|mutant| !mutant.is_on()));
+    }
+}

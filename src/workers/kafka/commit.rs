@@ -1,0 +1,143 @@
+//! Outputs and positions become final together, or are given up together.
+
+use std::time::Instant;
+
+use super::super::faults::{self, Mutant};
+use super::tenant::{Owned, State, Tenant};
+use super::worker::KafkaWorker;
+use super::{Command, Delivery};
+use crate::kafka::{Committed, Fault, Part, Remedy};
+use crate::shard::NextOffset;
+
+impl KafkaWorker {
+    /// Commits everything that is folded, one kind of delivery after the other.
+    pub(super) fn commit(&mut self) {
+        for delivery in Delivery::ALL {
+            let positions = self.positions(delivery);
+            if positions.is_empty() {
+                continue;
+            }
+            let begun = Instant::now();
+            let watchdog = self.watchdog.clone();
+            let result = watchdog.during("committing", || self.commit_positions(delivery, &positions));
+            self.links.metrics.transaction_seconds.observe(begun.elapsed().as_secs_f64());
+            match result {
+                Ok(committed) => self.settle(delivery, committed),
+                Err(fault) if fault.remedy == Remedy::End => self.end(&fault),
+                Err(_) if Mutant::IgnoreCommitError.is_on() => {
+                    self.producers.remove(&delivery);
+                    self.settle(delivery, Committed::WithDoubt);
+                }
+                Err(fault) => self.start_over(delivery, &fault),
+            }
+        }
+        (self.emitted, self.dirty_since) = (0, None);
+        self.checkpoint();
+    }
+
+    fn positions(&mut self, delivery: Delivery) -> Vec<(Part, NextOffset)> {
+        let dirty = self.tenants.iter_mut().filter(|tenant| tenant.stream.delivery == delivery);
+        let position = |tenant: &mut Tenant| {
+            let part = tenant.part.clone();
+            let owned = tenant.owned().filter(|owned| owned.is_dirty())?;
+            let next = match () {
+                () if Mutant::OffsetNotPlusOne.is_on() => NextOffset(owned.position.0.saturating_sub(1)),
+                () if Mutant::OffsetPlusTwo.is_on() => NextOffset(owned.position.0 + 1),
+                () => owned.position,
+            };
+            Some((part, next))
+        };
+        dirty.filter_map(position).collect()
+    }
+
+    fn commit_positions(&mut self, delivery: Delivery, positions: &[(Part, NextOffset)]) -> Result<Committed, Fault> {
+        let group = self.links.group.clone();
+        if Mutant::OffsetsFirst.is_on() {
+            group.commit(positions)?;
+        }
+        if Mutant::NoTransaction.is_on()
+            && let Some(plain) = self.producers.get(&Delivery::AtLeastOnce)
+        {
+            plain.drain()?;
+        }
+        let missing = || Fault::new("committing", Remedy::StartOver, "the producer was given up");
+        match delivery {
+            Delivery::Nothing => group.commit(positions).map(|()| Committed::Surely),
+            Delivery::AtLeastOnce => {
+                self.producers.get(&delivery).ok_or_else(missing)?.drain()?;
+                group.commit(positions).map(|()| Committed::Surely)
+            }
+            Delivery::ExactlyOnce => {
+                let producer = self.producers.get_mut(&delivery).ok_or_else(missing)?;
+                producer.begin()?;
+                producer.drain()?;
+                faults::pass("before_offsets");
+                producer.add_offsets(&group, positions)?;
+                faults::pass("after_offsets");
+                let committed = faults::pass_during("during_commit", || producer.commit())?;
+                faults::pass("after_commit");
+                Ok(committed)
+            }
+        }
+    }
+
+    /// What was sent to the group is committed.
+    fn settle(&mut self, delivery: Delivery, committed: Committed) {
+        self.links.metrics.commits.inc();
+        for owned in self.owned_of(delivery) {
+            (owned.committed, owned.is_unknown) = (owned.position.max(owned.committed), false);
+        }
+        if committed == Committed::WithDoubt {
+            self.renew(delivery);
+        }
+    }
+
+    pub(super) fn owned_of(&mut self, delivery: Delivery) -> impl Iterator<Item = &mut Owned> {
+        self.tenants.iter_mut().filter(move |tenant| tenant.stream.delivery == delivery).filter_map(Tenant::owned)
+    }
+
+    /// Replaces a producer that may still have a request on its way, and looks whether the commit held (K3).
+    fn renew(&mut self, delivery: Delivery) {
+        tracing::info!(?delivery, "replacing the producer after a doubtful commit");
+        self.producers.remove(&delivery);
+        if let Err(fault) = self.require_producer(delivery) {
+            return self.start_over(delivery, &fault);
+        }
+        if Mutant::IgnoreCommitError.is_on() {
+            return;
+        }
+        let group = self.links.group.clone();
+        let mine = self.tenants.iter_mut().filter(|tenant| tenant.stream.delivery == delivery);
+        let differs = |tenant: &mut Tenant| {
+            let part = tenant.part.clone();
+            tenant
+                .owned()
+                .is_some_and(|owned| !matches!(group.committed(&part), Ok(Some(told)) if told == owned.committed))
+        };
+        if mine.into_iter().any(differs) {
+            self.start_over(delivery, &Fault::new("looking after a commit", Remedy::StartOver, "it did not hold"));
+        }
+    }
+
+    /// Gives up what is not committed: the partitions come back, restored, under a new producer (K3).
+    pub(super) fn start_over(&mut self, delivery: Delivery, fault: &Fault) {
+        tracing::warn!(?delivery, %fault, "going back to what is committed");
+        self.links.metrics.aborts.inc();
+        self.producers.remove(&delivery);
+        let mut parts = Vec::new();
+        for (shard, tenant) in self.tenants.iter_mut().enumerate() {
+            if tenant.stream.delivery != delivery || tenant.owned().is_none() {
+                continue;
+            }
+            if let State::Owned(owned) = std::mem::replace(&mut tenant.state, State::Returning)
+                && Mutant::KeepStateAfterAbort.is_on()
+            {
+                self.kept.insert(shard, owned.shard);
+            }
+            parts.push(tenant.part.clone());
+        }
+        self.tell_restored();
+        // A closed channel means that the service stops: nothing is committed any more.
+        let _ = self.links.commands.send(Command::Return(parts));
+    }
+}

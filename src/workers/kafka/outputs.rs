@@ -1,0 +1,178 @@
+//! Where a record goes after its verdict, and what is said about it there.
+//!
+//! Key, value, headers and timestamp stay byte for byte. Added, behind the record's own headers: where it came from
+//! (`ebb-source`: topic/partition/offset), what was decided (`ebb-verdict`), and where known the chance that it repeats
+//! (`ebb-posterior`) and its decayed count (`ebb-count`). A rejected record also carries its reason and the names that
+//! Kafka Streams gives to dead letters. Every record of one source partition goes to one partition of an output.
+
+use std::ffi::CString;
+use std::fmt::Write as _;
+
+use crate::kafka::{Fault, Message, Output, Part, Producer, Remedy, Sent};
+use crate::shard::{Outcome, Reason, Verdict};
+
+/// A topic that outputs go to.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub topic: CString,
+    pub partitions: u32,
+}
+
+/// The topics of a stream's verdicts; a verdict without one is only counted.
+#[derive(Debug, Clone, Default)]
+pub struct Outputs {
+    pub unique: Option<Target>,
+    pub duplicate: Option<Target>,
+    pub late: Option<Target>,
+    pub rejected: Option<Target>,
+}
+
+/// The reason of a record that no output topic takes whole.
+pub const OVERSIZE: &str = "oversize";
+/// What stands for the class of the exception that a Java program would have met.
+const EXCEPTION: &str = "ebb.Rejected";
+
+impl Outputs {
+    pub fn is_empty(&self) -> bool {
+        [&self.unique, &self.duplicate, &self.late, &self.rejected].into_iter().all(Option::is_none)
+    }
+
+    fn target(&self, verdict: Verdict) -> Option<&Target> {
+        match verdict {
+            Verdict::Unique => self.unique.as_ref(),
+            Verdict::Duplicate => self.duplicate.as_ref(),
+            Verdict::Late => self.late.as_ref(),
+            Verdict::Rejected(_) => self.rejected.as_ref(),
+        }
+    }
+}
+
+/// Writes outputs; keeps the memory of texts from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct Emitter {
+    source: String,
+    posterior: String,
+    count: String,
+    partition: String,
+    offset: String,
+}
+
+impl Emitter {
+    /// Queues the output of one record, if its verdict has a topic.
+    pub(super) fn emit(
+        &mut self,
+        producer: &Producer,
+        outputs: &Outputs,
+        part: &Part,
+        message: &Message,
+        outcome: &Outcome,
+    ) -> Result<(), Fault> {
+        let Some(target) = outputs.target(outcome.verdict) else { return Ok(()) };
+        self.write(part, message, outcome);
+        let reason = match outcome.verdict {
+            Verdict::Rejected(reason) => Some((reason.name(), explain(reason))),
+            Verdict::Unique | Verdict::Duplicate | Verdict::Late => None,
+        };
+        let headers = self.headers(part, outcome.verdict, reason);
+        let output = Output {
+            topic: &target.topic,
+            partition: (part.partition % target.partitions.max(1)) as i32,
+            key: message.key(),
+            payload: message.payload(),
+            timestamp_ms: message.timestamp_ms(),
+            source: Some(message),
+            headers: &headers,
+            tag: 0,
+        };
+        match producer.send(&output)? {
+            Sent::Queued => Ok(()),
+            Sent::TooLarge => {
+                self.emit_stub(producer, outputs.rejected.as_ref().unwrap_or(target), part, outcome, &output)
+            }
+        }
+    }
+
+    /// What stands for a record that its topic does not take: no value, no headers of its own, and a reason.
+    fn emit_stub(
+        &self,
+        producer: &Producer,
+        target: &Target,
+        part: &Part,
+        outcome: &Outcome,
+        output: &Output<'_>,
+    ) -> Result<(), Fault> {
+        let why = "with its headers the record is larger than the output topic takes; it stands at its source";
+        let headers = self.headers(part, outcome.verdict, Some((OVERSIZE, why)));
+        let stub = Output {
+            topic: &target.topic,
+            partition: (part.partition % target.partitions.max(1)) as i32,
+            key: None,
+            payload: None,
+            source: None,
+            headers: &headers,
+            ..*output
+        };
+        match producer.send(&stub)? {
+            Sent::Queued => Ok(()),
+            Sent::TooLarge => {
+                Err(Fault::new("producing", Remedy::End, format!("{part}: the output topic takes nothing")))
+            }
+        }
+    }
+
+    fn write(&mut self, part: &Part, message: &Message, outcome: &Outcome) {
+        for text in [&mut self.source, &mut self.posterior, &mut self.count, &mut self.partition, &mut self.offset] {
+            text.clear();
+        }
+        // Writing to a text cannot fail.
+        let _ = write!(self.source, "{}/{}/{}", part.topic, part.partition, message.offset());
+        let _ = write!(self.partition, "{}", part.partition);
+        let _ = write!(self.offset, "{}", message.offset());
+        let answer = outcome.answer.as_ref();
+        if let Some(belief) = answer.and_then(|answer| answer.belief.as_ref()) {
+            let _ = write!(self.posterior, "{}", belief.inside);
+        }
+        if let Some(count) = answer.and_then(|answer| answer.frequency.as_ref()) {
+            let _ = write!(self.count, "{}", count.value);
+        }
+    }
+
+    fn headers<'a>(
+        &'a self,
+        part: &'a Part,
+        verdict: Verdict,
+        reason: Option<(&'static str, &'static str)>,
+    ) -> Vec<(&'static str, &'a [u8])> {
+        let mut headers: Vec<(&'static str, &[u8])> = Vec::with_capacity(10);
+        headers.push(("ebb-source", self.source.as_bytes()));
+        headers.push(("ebb-verdict", verdict.name().as_bytes()));
+        for (name, text) in [("ebb-posterior", &self.posterior), ("ebb-count", &self.count)] {
+            if !text.is_empty() {
+                headers.push((name, text.as_bytes()));
+            }
+        }
+        if let Some((reason, why)) = reason {
+            headers.extend([
+                ("ebb-reason", reason.as_bytes()),
+                ("__streams.errors.exception", EXCEPTION.as_bytes()),
+                ("__streams.errors.message", why.as_bytes()),
+                ("__streams.errors.topic", part.topic.as_bytes()),
+                ("__streams.errors.partition", self.partition.as_bytes()),
+                ("__streams.errors.offset", self.offset.as_bytes()),
+            ]);
+        }
+        headers
+    }
+}
+
+fn explain(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Empty => "the record has no value",
+        Reason::Encoding => "a text of the record is not valid Unicode, or contains NUL",
+        Reason::Parse => "the value is not one JSON document, or a number in it is out of range",
+        Reason::Limits => "the value is too large, too deep, or has too many or too long field names",
+        Reason::DuplicateKey => "the same name stands twice in one object",
+        Reason::Schema => "a configured field is missing, or is not of the type it must be",
+        Reason::Future => "the event is dated further after its record than the stream allows",
+    }
+}

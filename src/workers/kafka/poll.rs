@@ -1,0 +1,311 @@
+//! The thread that polls: answers rebalances after asking the workers, and hands them what is fetched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+
+use super::super::owned::Restored;
+use super::watchdog::Watchdog;
+use super::{Command, Feed, Leaving, Start};
+use crate::kafka::{Consumer, Event, Part, Taken};
+use crate::metrics::Metrics;
+use crate::shard::NextOffset;
+
+/// How long to wait for events when no partition had anything.
+const WAIT: Duration = Duration::from_millis(2);
+/// Batches of one partition that wait for its worker; more stay in the partition's queue (K6).
+const MOST_WAITING: usize = 4;
+/// How often positions are looked at when there are no records.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often unreachable brokers are asked.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Told by whoever stops the service.
+#[derive(Debug, Clone, Default)]
+pub(in crate::workers) struct Running {
+    /// Nothing more is handed out.
+    pub(in crate::workers) is_stopping: Arc<AtomicBool>,
+    /// The workers have ended: leave the group.
+    pub(in crate::workers) is_over: Arc<AtomicBool>,
+}
+
+/// A partition that this instance may read: whose it is, and under which number it was last assigned.
+#[derive(Debug)]
+pub(in crate::workers) struct Tenancy {
+    worker: usize,
+    shard: usize,
+    epoch: u64,
+    is_assigned: bool,
+    waiting: Arc<AtomicUsize>,
+    /// Up to where its worker knows the log.
+    told: NextOffset,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::workers) struct Poll {
+    consumer: Consumer,
+    tenancies: BTreeMap<Part, Tenancy>,
+    feeds: Vec<UnboundedSender<Feed>>,
+    commands: Receiver<Command>,
+    joined: watch::Sender<Restored>,
+    ended: watch::Sender<Option<String>>,
+    running: Running,
+    metrics: Metrics,
+    epoch: u64,
+    unreachable_since: Option<Instant>,
+    looked: Instant,
+}
+
+/// The ends of the channels that the poll thread holds.
+pub(in crate::workers) struct Ends {
+    pub(in crate::workers) feeds: Vec<UnboundedSender<Feed>>,
+    pub(in crate::workers) commands: Receiver<Command>,
+    pub(in crate::workers) joined: watch::Sender<Restored>,
+    pub(in crate::workers) ended: watch::Sender<Option<String>>,
+}
+
+impl Tenancy {
+    fn hand(&self, feeds: &[UnboundedSender<Feed>], taken: Taken) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let (shard, epoch, waiting) = (self.shard, self.epoch, self.waiting.clone());
+        // A worker that has ended needs nothing.
+        let _ = feeds[self.worker].send(Feed::Taken { shard, epoch, taken, waiting });
+    }
+}
+
+impl Poll {
+    /// `places` says for each partition its worker and its place there.
+    pub(in crate::workers) fn new(
+        consumer: Consumer,
+        places: BTreeMap<Part, (usize, usize)>,
+        ends: Ends,
+        running: Running,
+        metrics: Metrics,
+    ) -> Self {
+        let tenancy = |(worker, shard)| Tenancy {
+            worker,
+            shard,
+            epoch: 0,
+            is_assigned: false,
+            waiting: Arc::default(),
+            told: NextOffset(0),
+        };
+        let Ends { feeds, commands, joined, ended } = ends;
+        Self {
+            consumer,
+            tenancies: places.into_iter().map(|(part, place)| (part, tenancy(place))).collect(),
+            feeds,
+            commands,
+            joined,
+            ended,
+            running,
+            metrics,
+            epoch: 0,
+            unreachable_since: None,
+            looked: Instant::now(),
+        }
+    }
+
+    pub(in crate::workers) fn run(mut self) {
+        let watchdog = match Watchdog::start() {
+            Ok(watchdog) => watchdog,
+            Err(error) => return self.fail(format!("starting a thread: {error}")),
+        };
+        let mut was_busy = false;
+        while !self.running.is_over.load(Ordering::Acquire) {
+            self.obey();
+            let wait = if was_busy { Duration::ZERO } else { WAIT };
+            let event = watchdog.during("polling", || self.consumer.poll(wait));
+            self.answer(event);
+            was_busy = !self.running.is_stopping.load(Ordering::Acquire) && self.hand_out();
+            if !was_busy && self.looked.elapsed() >= LOOK_EVERY {
+                self.tell_positions();
+            }
+            self.look_for_brokers();
+        }
+        watchdog.during("leaving the group", || self.consumer.close());
+    }
+
+    fn obey(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Return(parts) => {
+                    let parts = self.assigned(parts);
+                    self.release(&parts);
+                    self.assign(parts);
+                }
+                Command::Drop(part) => {
+                    let parts = self.assigned(vec![part]);
+                    self.release(&parts);
+                }
+                Command::End(why) => self.fail(why),
+            }
+        }
+    }
+
+    fn assigned(&self, mut parts: Vec<Part>) -> Vec<Part> {
+        parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_assigned));
+        parts
+    }
+
+    fn answer(&mut self, event: Event) {
+        let named = |change: &'static str| self.metrics.rebalances.with_label_values(&[change]).inc();
+        match event {
+            Event::Quiet => {}
+            Event::Assign(parts) => {
+                named("assigned");
+                tracing::info!(partitions = parts.len(), "partitions assigned");
+                self.assign(parts);
+                self.joined.send_replace(Restored::Done);
+            }
+            Event::Revoke(parts) => {
+                named("revoked");
+                self.leave(parts, Leaving::Orderly);
+            }
+            Event::Lost(parts) => {
+                named("lost");
+                self.joined.send_replace(Restored::Working);
+                self.leave(parts, Leaving::Lost);
+            }
+            Event::Stray(part) => {
+                tracing::warn!(%part, "assigning again");
+                self.release(std::slice::from_ref(&part));
+                self.assign(vec![part]);
+            }
+            Event::Down(why) => {
+                if self.unreachable_since.is_none() {
+                    tracing::warn!(why, "no broker can be reached");
+                }
+                self.unreachable_since.get_or_insert_with(Instant::now);
+                self.joined.send_replace(Restored::Working);
+            }
+            Event::Failed(fault) => self.fail(fault.to_string()),
+        }
+    }
+
+    /// Asks the workers where to begin, and begins there.
+    fn assign(&mut self, parts: Vec<Part>) {
+        self.epoch += 1;
+        let mut asked: BTreeMap<usize, Vec<(usize, Part)>> = BTreeMap::new();
+        for part in parts {
+            match self.tenancies.get_mut(&part) {
+                Some(tenancy) => {
+                    (tenancy.epoch, tenancy.waiting, tenancy.told) = (self.epoch, Arc::default(), NextOffset(0));
+                    asked.entry(tenancy.worker).or_default().push((tenancy.shard, part));
+                }
+                None => self.fail(format!(
+                    "{part} is new: partitions were added to the topic, and items may now be found in others than before; \
+                     begin with a new group and an empty data_dir"
+                )),
+            }
+        }
+        let mut replies = Vec::new();
+        for (worker, shards) in asked {
+            let (reply, starts) = mpsc::channel();
+            let wanted = shards.iter().map(|(shard, _)| (*shard, self.epoch)).collect();
+            // A worker that has ended gives no replies.
+            let _ = self.feeds[worker].send(Feed::Assign { shards: wanted, reply });
+            replies.push((BTreeMap::from_iter(shards), starts));
+        }
+        let mut starts: Vec<(Part, NextOffset)> = Vec::new();
+        for (shards, told) in replies {
+            for (shard, start) in told {
+                if let (Start::At(start), Some(part)) = (start, shards.get(&shard)) {
+                    starts.push((part.clone(), start));
+                }
+            }
+        }
+        if let Err(fault) = self.consumer.assign(&starts) {
+            tracing::warn!(%fault, "the assignment has changed meanwhile");
+            return self.tell_leave(starts.into_iter().map(|(part, _)| part).collect(), Leaving::Lost);
+        }
+        for (part, _) in starts {
+            if let Some(tenancy) = self.tenancies.get_mut(&part) {
+                tenancy.is_assigned = true;
+            }
+        }
+    }
+
+    fn leave(&mut self, parts: Vec<Part>, how: Leaving) {
+        self.tell_leave(parts.clone(), how);
+        self.release(&parts);
+    }
+
+    fn tell_leave(&mut self, parts: Vec<Part>, how: Leaving) {
+        let mut told: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for tenancy in parts.iter().filter_map(|part| self.tenancies.get(part)) {
+            told.entry(tenancy.worker).or_default().push(tenancy.shard);
+        }
+        let (reply, done) = mpsc::channel();
+        for (worker, shards) in told {
+            let _ = self.feeds[worker].send(Feed::Revoke { shards, how, reply: reply.clone() });
+        }
+        drop(reply);
+        // Ends when every worker has let go, or is gone.
+        done.iter().for_each(drop);
+    }
+
+    fn release(&mut self, parts: &[Part]) {
+        for part in parts {
+            if let Some(tenancy) = self.tenancies.get_mut(part) {
+                (tenancy.is_assigned, tenancy.epoch) = (false, 0);
+            }
+        }
+        if let Err(fault) = self.consumer.release(parts) {
+            tracing::warn!(%fault, "the assignment has changed meanwhile");
+        }
+    }
+
+    /// Tells the workers how far the log is read where no records say so: transactions leave marks between them.
+    fn tell_positions(&mut self) {
+        self.looked = Instant::now();
+        for (part, next) in self.consumer.positions() {
+            if let Some(tenancy) = self.tenancies.get_mut(&part).filter(|one| one.is_assigned && one.told < next) {
+                tenancy.told = next;
+                tenancy.hand(&self.feeds, Taken::End(next));
+            }
+        }
+    }
+
+    /// Hands over what was fetched; returns whether there was anything.
+    fn hand_out(&mut self) -> bool {
+        let mut any = false;
+        for (part, tenancy) in self.tenancies.iter_mut().filter(|(_, tenancy)| tenancy.is_assigned) {
+            if tenancy.waiting.load(Ordering::Acquire) >= MOST_WAITING {
+                continue;
+            }
+            for taken in self.consumer.take(part) {
+                any = true;
+                if let Taken::Records(records) = &taken
+                    && let Some(last) = records.last()
+                {
+                    tenancy.told = NextOffset(last.offset() + 1);
+                }
+                tenancy.hand(&self.feeds, taken);
+            }
+        }
+        any
+    }
+
+    fn look_for_brokers(&mut self) {
+        if self.unreachable_since.is_some_and(|since| since.elapsed() >= ASK_EVERY) {
+            self.unreachable_since = (!self.consumer.is_reachable()).then(Instant::now);
+            if self.unreachable_since.is_none() {
+                tracing::info!("the brokers can be reached again");
+                self.joined.send_replace(Restored::Done);
+            }
+        }
+    }
+
+    fn fail(&self, why: String) {
+        tracing::error!(why, "Kafka: cannot go on");
+        self.joined.send_replace(Restored::Failed(why.clone()));
+        self.ended.send_replace(Some(why));
+    }
+}

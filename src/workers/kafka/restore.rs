@@ -1,0 +1,239 @@
+//! What a worker does when partitions are assigned to it: fence, read C, restore, and say where to begin (K1).
+
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::faults::{self, Mutant};
+use super::snapshots;
+use super::tenant::{self, Found, Owned, State};
+use super::worker::KafkaWorker;
+use super::{Beginning, Delivery, Start};
+use crate::kafka::{Extent, Fault, Producer, Remedy};
+use crate::shard::{NextOffset, Shard};
+
+/// How long brokers are left alone that did not answer.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Records that are replayed rather than looked for in the snapshot topic.
+const WORTH_READING: u64 = 1_000;
+
+/// Why a partition was not restored.
+enum Hindrance {
+    Fault(Fault),
+    /// For good: somebody has to decide.
+    Refused(String),
+}
+
+impl From<Fault> for Hindrance {
+    fn from(fault: Fault) -> Self {
+        Hindrance::Fault(fault)
+    }
+}
+
+impl KafkaWorker {
+    pub(super) fn assign(&mut self, shards: Vec<(usize, u64)>, reply: &Sender<(usize, Start)>) {
+        // Restoring may take long: nothing else is to wait for it.
+        self.commit();
+        for (shard, _) in &shards {
+            self.tenants[*shard].state = State::Returning;
+        }
+        self.tell_restored();
+        for (shard, epoch) in shards {
+            let start = self.restore(shard, epoch);
+            // The poll thread waits for it, or is gone and needs nothing any more.
+            let _ = reply.send((shard, start));
+        }
+        self.tell_restored();
+    }
+
+    /// Tries until it is done, refused, or the service stops.
+    fn restore(&mut self, shard: usize, epoch: u64) -> Start {
+        loop {
+            if self.links.is_stopping() {
+                self.tenants[shard].state = State::Away;
+                return Start::Nowhere;
+            }
+            match self.try_restore(shard, epoch) {
+                Ok(start) => return Start::At(start),
+                Err(Hindrance::Fault(fault)) if fault.remedy == Remedy::End => {
+                    self.end(&fault);
+                    return Start::Nowhere;
+                }
+                Err(Hindrance::Fault(fault)) => {
+                    tracing::warn!(shard = %self.tenants[shard].id, %fault, "restoring: again");
+                    thread::sleep(PAUSE);
+                }
+                Err(Hindrance::Refused(why)) => {
+                    self.refuse(shard, why);
+                    return Start::Nowhere;
+                }
+            }
+        }
+    }
+
+    fn try_restore(&mut self, shard: usize, epoch: u64) -> Result<NextOffset, Hindrance> {
+        let began = Instant::now();
+        let delivery = self.tenants[shard].stream.delivery;
+        self.require_producer(delivery)?;
+        let tenant = &self.tenants[shard];
+        let watchdog = self.watchdog.clone();
+        faults::pass("before_committed");
+        let told = watchdog.during("reading the committed offset", || self.links.group.committed(&tenant.part))?;
+        faults::pass("after_committed");
+        let extent = watchdog.during("reading the ends of the log", || self.links.group.extent(&tenant.part))?;
+        if let Some(why) = tenant.disagreement(told, extent).filter(|_| !Mutant::SkipIdentity.is_on()) {
+            return Err(Hindrance::Refused(why));
+        }
+        let (mut owned, start) = match told {
+            Some(committed) => self.resume(shard, committed, extent, epoch)?,
+            None => self.begin(shard, extent, epoch)?,
+        };
+        if Mutant::SkipReplay.is_on() && told.is_some() {
+            (owned.position, owned.expected) = (owned.committed, None);
+        }
+        owned.began = began;
+        let tenant = &mut self.tenants[shard];
+        tracing::info!(
+            shard = %tenant.id, committed = owned.committed.0, state = owned.shard.next().0, start = start.0,
+            "partition taken on"
+        );
+        let start = if Mutant::SkipReplay.is_on() { owned.committed } else { start };
+        tenant.state = State::Owned(Box::new(owned));
+        self.notice_caught_up(shard);
+        Ok(start)
+    }
+
+    /// The best state there is for what is committed, and where reading begins.
+    fn resume(
+        &mut self,
+        shard: usize,
+        committed: NextOffset,
+        extent: Extent,
+        epoch: u64,
+    ) -> Result<(Owned, NextOffset), Hindrance> {
+        let kept = self.kept.remove(&shard).filter(|_| Mutant::KeepStateAfterAbort.is_on());
+        let tenant = &self.tenants[shard];
+        // An unreadable store means replay, never a wrong answer.
+        let local = tenant.load(&self.links.store, committed).unwrap_or_else(|error| {
+            tracing::error!(shard = %tenant.id, error, "checkpoints cannot be read");
+            None
+        });
+        let found = self.better(shard, local, committed);
+        if let Some(shard) = kept {
+            let owned = Owned::new(Found { shard, last: None, stored: None }, committed, epoch);
+            return Ok((owned, committed));
+        }
+        let Some(found) = found else {
+            let owned = self.cold(shard, committed, extent, epoch)?;
+            return Ok((owned, extent.first));
+        };
+        let next = found.shard.next();
+        if next < extent.first && !Mutant::SkipIdentity.is_on() {
+            return Err(Hindrance::Refused(format!(
+                "the log of {} begins at {}, but the newest state reaches only to {}: retention removed the records \
+                 between; remove data_dir to replay what is left",
+                tenant.part, extent.first.0, next.0
+            )));
+        }
+        let mut owned = Owned::new(found, committed, epoch);
+        // A record that retention has removed cannot be looked at again.
+        owned.expected = owned.expected.filter(|mark| mark.offset >= extent.first.0 && !Mutant::SkipIdentity.is_on());
+        let start = owned.expected.map_or(next.max(extent.first), |mark| NextOffset(mark.offset));
+        Ok((owned, start))
+    }
+
+    /// A state that another owner has left, when it saves much replaying.
+    fn better(&self, shard: usize, local: Option<Found>, committed: NextOffset) -> Option<Found> {
+        let (tenant, options) = (&self.tenants[shard], &self.links.options);
+        let Some(topic) = &options.snapshots else { return local };
+        let reached = local.as_ref().map_or(0, |found| found.shard.next().0);
+        if reached + WORTH_READING >= committed.0 {
+            return local;
+        }
+        let found = snapshots::find(&options.settings, topic, &tenant.id, &tenant.identity(), committed);
+        let snapshot = found.unwrap_or_else(|fault| {
+            tracing::warn!(shard = %tenant.id, %fault, "snapshots not read");
+            None
+        });
+        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.next.0 > reached) else { return local };
+        match tenant::decode(tenant.stream.plan.clone(), tenant.id.partition, &snapshot.bytes) {
+            Ok((shard, last)) => {
+                tracing::info!(shard = %tenant.id, next = snapshot.next.0, "taking the state of a former owner");
+                Some(Found { shard, last, stored: None })
+            }
+            Err(error) => {
+                tracing::warn!(shard = %tenant.id, %error, "a snapshot cannot be used");
+                local
+            }
+        }
+    }
+
+    /// No state: everything that the log still holds is folded again.
+    fn cold(&self, shard: usize, committed: NextOffset, extent: Extent, epoch: u64) -> Result<Owned, Hindrance> {
+        let tenant = &self.tenants[shard];
+        if extent.first > NextOffset(0) {
+            tracing::warn!(shard = %tenant.id, from = extent.first.0, "no state: replaying what retention has left");
+        }
+        let mut owned = Owned::new(self.empty(shard)?, committed, epoch);
+        owned.position = extent.first;
+        Ok(owned)
+    }
+
+    /// The group knows no position: begin as configured.
+    fn begin(&self, shard: usize, extent: Extent, epoch: u64) -> Result<(Owned, NextOffset), Hindrance> {
+        let tenant = &self.tenants[shard];
+        // Deleting a topic deletes its offsets, and an idle group forgets them: to begin again would be a silent reset.
+        if let Ok(Some(found)) = tenant.load(&self.links.store, NextOffset(u64::MAX))
+            && !Mutant::SkipIdentity.is_on()
+        {
+            return Err(Hindrance::Refused(format!(
+                "the group {} has no offset for {}, but there is state up to {}: the topic was made anew, or the group \
+                 forgot its offsets; give it offsets, or remove data_dir to begin again",
+                self.links.options.settings.group,
+                tenant.part,
+                found.shard.next().0
+            )));
+        }
+        let start = match self.links.options.beginning {
+            Beginning::Earliest => extent.first,
+            Beginning::Latest => extent.next,
+            Beginning::Refuse => {
+                return Err(Hindrance::Refused(format!(
+                    "the group {} has no offset for {}; set kafka.start to earliest or latest, or give it one",
+                    self.links.options.settings.group, self.tenants[shard].part
+                )));
+            }
+        };
+        let mut owned = Owned::new(self.empty(shard)?, start, epoch);
+        (owned.position, owned.is_unknown) = (start, true);
+        Ok((owned, start))
+    }
+
+    fn empty(&self, shard: usize) -> Result<Found, Hindrance> {
+        let tenant = &self.tenants[shard];
+        let made = Shard::new(tenant.stream.plan.clone(), tenant.id.partition);
+        let shard = made.map_err(|error| Hindrance::Refused(error.to_string()))?;
+        Ok(Found { shard, last: None, stored: None })
+    }
+
+    /// The producer of a kind of delivery; a transactional one has fenced its predecessor.
+    pub(super) fn require_producer(&mut self, delivery: Delivery) -> Result<(), Fault> {
+        let options = &self.links.options;
+        let made = match delivery {
+            Delivery::Nothing => return Ok(()),
+            _ if self.producers.contains_key(&delivery) => return Ok(()),
+            Delivery::ExactlyOnce => {
+                faults::pass("before_fence");
+                let made = self.watchdog.during("fencing", || {
+                    Producer::fence(&options.settings, &self.transactional_id, options.most_bytes)
+                });
+                faults::pass("after_fence");
+                made?
+            }
+            Delivery::AtLeastOnce => Producer::plain(&options.settings, options.most_bytes)?,
+        };
+        self.producers.insert(delivery, made);
+        Ok(())
+    }
+}

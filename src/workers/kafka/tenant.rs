@@ -1,0 +1,283 @@
+//! One partition in the hands of its worker: where its fold stands, what is committed of it, how it was restored.
+//!
+//! Three positions, in this order: what the newest checkpoint holds, what is committed (C), and what is folded. Records
+//! before C are folded without being emitted. The last folded record is remembered by its hash and read again after a
+//! restart: a log that was made anew under the same name is not the log that the state is a fold of.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::super::checkpoints::Job;
+use super::super::faults::{self, Mutant};
+use super::super::message::ShardStatus;
+use super::StreamSpec;
+use crate::codec::{CodecError, Reader, Writer};
+use crate::kafka::{Extent, Message, Part};
+use crate::metrics::Metrics;
+use crate::shard::{NextOffset, Plan, Shard};
+use crate::store::{Identity, ShardId, Store};
+
+/// Version of what is stored, as the store sees it.
+const SCHEMA: u16 = 2;
+const KIND: crate::codec::Kind = *b"kchk";
+const VERSION: u16 = 1;
+
+/// A partition that a worker may own.
+#[derive(Debug)]
+pub(in crate::workers) struct Tenant {
+    pub(in crate::workers) id: ShardId,
+    pub(super) part: Part,
+    pub(super) stream: Arc<StreamSpec>,
+    pub(super) state: State,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// Another instance's, or nobody's.
+    Away,
+    /// Given up for a moment: the poll thread is asked to assign it again.
+    Returning,
+    /// Ours, but its log is not what it was: nothing is done until somebody decides.
+    Refused(String),
+    Owned(Box<Owned>),
+}
+
+/// A record, to be recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) offset: u64,
+    hash: [u8; 32],
+}
+
+impl Mark {
+    pub(super) fn of(message: &Message) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&message.offset().to_be_bytes());
+        hasher.update(&message.timestamp_ms().to_be_bytes());
+        for part in [message.key(), message.payload()] {
+            hasher.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_be_bytes());
+            hasher.update(part.unwrap_or_default());
+        }
+        Self { offset: message.offset(), hash: *hasher.finalize().as_bytes() }
+    }
+}
+
+/// A shard and its positions.
+#[derive(Debug)]
+pub(super) struct Owned {
+    /// Which assignment it is: records of an earlier one are not ours.
+    pub(super) epoch: u64,
+    pub(super) shard: Shard,
+    /// C: what the group has committed.
+    pub(super) committed: NextOffset,
+    /// Records from here on are emitted: C as it was when the shard was restored.
+    pub(super) emit_from: NextOffset,
+    /// What the next commit will say. Behind the last record, and behind what is no record.
+    pub(super) position: NextOffset,
+    /// The record that must come first, because the state says that it was folded last.
+    pub(super) expected: Option<Mark>,
+    pub(super) last: Option<Mark>,
+    /// The group knows no position of it yet.
+    pub(super) is_unknown: bool,
+    pub(super) began: Instant,
+    pub(super) is_caught_up: bool,
+    pub(super) wants_checkpoint: bool,
+    /// When the last snapshot was written, and up to where it holds.
+    pub(super) snapshot: (Instant, NextOffset),
+    stored: Option<NextOffset>,
+    storing: Option<oneshot::Receiver<NextOffset>>,
+}
+
+/// A state and where it comes from.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) shard: Shard,
+    pub(super) last: Option<Mark>,
+    pub(super) stored: Option<NextOffset>,
+}
+
+impl Tenant {
+    pub(in crate::workers) fn away(id: ShardId, part: Part, stream: Arc<StreamSpec>) -> Self {
+        Self { id, part, stream, state: State::Away }
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        identity(&self.stream.plan, &self.part)
+    }
+
+    pub(super) fn owned(&mut self) -> Option<&mut Owned> {
+        match &mut self.state {
+            State::Owned(owned) => Some(owned),
+            State::Away | State::Returning | State::Refused(_) => None,
+        }
+    }
+
+    /// The newest checkpoint that is not ahead of `committed`.
+    pub(super) fn load(&self, store: &Store, committed: NextOffset) -> Result<Option<Found>, String> {
+        let mut at_most = if Mutant::CheckpointBeforeCommit.is_on() { None } else { Some(committed) };
+        loop {
+            let loaded = store.load(&self.id, &self.identity(), at_most).map_err(|error| error.to_string())?;
+            for (generation, reason) in &loaded.refused {
+                tracing::warn!(shard = %self.id, generation, %reason, "checkpoint not used");
+            }
+            let Some(checkpoint) = loaded.checkpoint else { return Ok(None) };
+            match decode(self.stream.plan.clone(), self.id.partition, &checkpoint.state) {
+                Ok((shard, last)) => return Ok(Some(Found { shard, last, stored: Some(checkpoint.next) })),
+                Err(error) => {
+                    tracing::warn!(shard = %self.id, generation = checkpoint.generation, %error, "checkpoint not used")
+                }
+            }
+            match checkpoint.next.0.checked_sub(1) {
+                Some(before) => at_most = Some(NextOffset(before)),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Hands a copy of the state to the checkpoint thread. Only called when all that is folded is committed.
+    pub(super) fn checkpoint(&mut self, jobs: &SyncSender<Job>) {
+        let (id, identity) = (self.id.clone(), self.identity());
+        let Some(owned) = self.owned() else { return };
+        owned.notice_stored();
+        let next = owned.shard.next();
+        if owned.stored == Some(next) || owned.last.is_none() {
+            owned.wants_checkpoint = false;
+            return;
+        }
+        if owned.storing.is_some() {
+            return;
+        }
+        faults::pass("before_checkpoint");
+        let (stored, storing) = oneshot::channel();
+        let job = Job { shard: id, identity, next, bytes: owned.encode(), stored };
+        match jobs.try_send(job) {
+            Ok(()) => (owned.storing, owned.wants_checkpoint) = (Some(storing), false),
+            // The disk is behind: the next round takes a newer copy.
+            Err(TrySendError::Full(_)) => {}
+            Err(TrySendError::Disconnected(_)) => tracing::error!(shard = %self.id, "the checkpoint thread is gone"),
+        }
+    }
+
+    /// The log, compared with what is known of it: why it cannot be the one, if so.
+    pub(super) fn disagreement(&self, committed: Option<NextOffset>, extent: Extent) -> Option<String> {
+        let committed = committed?;
+        if committed > extent.next {
+            return Some(format!(
+                "the group has committed {}, but the log of {} ends at {}: the topic was made anew or cut off; give the \
+                 group new offsets and remove data_dir if that is meant",
+                committed.0, self.part, extent.next.0
+            ));
+        }
+        (committed < extent.first).then(|| {
+            format!(
+                "the log of {} begins at {}, but only what is before {} was processed: retention removed the records \
+                 between; give the group new offsets and remove data_dir to go on without them",
+                self.part, extent.first.0, committed.0
+            )
+        })
+    }
+}
+
+fn identity(plan: &Plan, part: &Part) -> Identity {
+    Identity {
+        config_hash: plan.identity(),
+        key_print: plan.reader.key_print(),
+        log: format!("kafka:{}", part.topic),
+        schema: SCHEMA,
+    }
+}
+
+impl Owned {
+    pub(super) fn new(found: Found, committed: NextOffset, epoch: u64) -> Self {
+        Self {
+            epoch,
+            committed,
+            emit_from: committed,
+            position: found.shard.next(),
+            expected: found.last,
+            last: found.last,
+            is_unknown: false,
+            began: Instant::now(),
+            is_caught_up: false,
+            wants_checkpoint: false,
+            snapshot: (Instant::now(), found.shard.next()),
+            stored: found.stored,
+            storing: None,
+            shard: found.shard,
+        }
+    }
+
+    /// Whether there is something to tell the group.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.position > self.committed || self.is_unknown
+    }
+
+    /// The state and how to recognise its log.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(KIND, VERSION);
+        let last = self.last.unwrap_or(Mark { offset: 0, hash: [0; 32] });
+        writer.u8(u8::from(self.last.is_some()));
+        writer.u64(last.offset);
+        writer.raw(&last.hash);
+        writer.bytes(&self.shard.snapshot());
+        writer.seal()
+    }
+
+    fn notice_stored(&mut self) {
+        if let Some(storing) = &mut self.storing {
+            match storing.try_recv() {
+                Ok(next) => (self.stored, self.storing) = (Some(next), None),
+                Err(oneshot::error::TryRecvError::Closed) => self.storing = None,
+                Err(oneshot::error::TryRecvError::Empty) => {}
+            }
+        }
+    }
+
+    /// Waits for the checkpoint that is on its way.
+    pub(super) fn await_checkpoint(&mut self) {
+        if let Some(storing) = self.storing.take()
+            && let Ok(next) = storing.blocking_recv()
+        {
+            self.stored = Some(next);
+        }
+    }
+
+    pub(super) fn status(&mut self) -> ShardStatus {
+        self.notice_stored();
+        ShardStatus { status: self.shard.status(), checkpoint: self.stored }
+    }
+
+    pub(super) fn report(&self, id: &ShardId, end: Option<NextOffset>, metrics: &Metrics) {
+        let partition = id.partition.to_string();
+        let labels = [id.stream.as_str(), partition.as_str()];
+        let status = self.shard.status();
+        metrics.fill.with_label_values(&labels).set(status.fill);
+        metrics.false_duplicates.with_label_values(&labels).set(status.false_duplicate_rate);
+        metrics.state_bytes.with_label_values(&labels).set(status.memory_bytes as i64);
+        if let Some(end) = end {
+            metrics.lag.with_label_values(&labels).set(end.0.saturating_sub(self.position.0) as i64);
+        }
+        if let Some(time_ms) = status.as_of.time_ms {
+            metrics.event_time.with_label_values(&labels).set(time_ms as f64 / 1e3);
+        }
+    }
+}
+
+/// The inverse of [`Owned::encode`].
+pub(super) fn decode(plan: Arc<Plan>, partition: u32, bytes: &[u8]) -> Result<(Shard, Option<Mark>), CodecError> {
+    let mut reader = Reader::open(KIND, VERSION, bytes)?;
+    let (is_some, offset) = (reader.u8()?, reader.u64()?);
+    let mut hash = [0; 32];
+    hash.copy_from_slice(reader.raw(32)?);
+    let shard = Shard::restore(plan, partition, reader.bytes()?)?;
+    reader.finish()?;
+    let last = match is_some {
+        0 => None,
+        1 => Some(Mark { offset, hash }),
+        _ => return Err(CodecError::invalid("last record", "neither absent nor present")),
+    };
+    Ok((shard, last))
+}

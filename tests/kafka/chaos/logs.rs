@@ -1,0 +1,45 @@
+//! F18: a log that lost records nobody has processed is refused, aloud, and the other partitions go on.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Play, PlaySpec};
+use crate::feed::{Feed, FeedSpec};
+use crate::stage::{GROUP, INPUT};
+use crate::{only_from_ci_on, skip_without_own_kafka};
+
+/// Removes records that were not processed from one partition; panics unless just that partition is refused.
+pub fn play_retention(variables: Vec<(&'static str, String)>) {
+    let mut play = Play::begin(&PlaySpec { variables, ..PlaySpec::new("retention", 6_000) });
+    play.start(0);
+    play.wait_committed(6_000, Duration::from_secs(60));
+    assert!(play.instances[0].terminate(Duration::from_secs(60)));
+    Feed::start(&play.stage, FeedSpec { seed: 9, ..FeedSpec::new(3_000) }).finish();
+    let admin = play.stage.cluster.admin();
+    let before = admin.committed(GROUP, INPUT);
+    let lost = before[0].expect("a committed offset") + 10;
+    admin.delete_records(INPUT, 0, lost);
+    play.start(0);
+    let ends: Vec<i64> = (1..play.stage.partitions as i32).map(|at| admin.watermarks(INPUT, at).1).collect();
+    let begun = Instant::now();
+    loop {
+        let committed = admin.committed(GROUP, INPUT);
+        assert_eq!(committed[0], before[0], "the partition with the hole was processed");
+        let others_done = committed[1..].iter().zip(&ends).all(|(committed, end)| *committed == Some(*end));
+        if others_done && play.instances[0].log_text().contains("retention removed") {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(40), "no refusal:\n{}", play.instances[0].log_tail());
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(!play.instances[0].probe("/readyz"), "ready with a refused partition");
+    assert!(play.instances[0].probe("/livez"), "alive, but says it is not");
+    assert_eq!(admin.committed(GROUP, INPUT)[0], before[0], "the partition with the hole was processed");
+}
+
+#[test]
+fn a_log_that_lost_records_is_refused() {
+    skip_without_own_kafka!();
+    only_from_ci_on!();
+    play_retention(Vec::new());
+}

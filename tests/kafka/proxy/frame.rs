@@ -1,0 +1,62 @@
+//! The beginning of a Kafka request: length, API key, version, correlation id, client id.
+
+use std::io;
+
+/// Longer than any request a broker takes.
+const MOST_BYTES: i32 = 128 << 20;
+
+/// The kind of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Api(pub i16);
+
+impl Api {
+    pub const PRODUCE: Api = Api(0);
+    pub const FETCH: Api = Api(1);
+    pub const METADATA: Api = Api(3);
+    pub const OFFSET_COMMIT: Api = Api(8);
+    pub const OFFSET_FETCH: Api = Api(9);
+    pub const JOIN_GROUP: Api = Api(11);
+    pub const HEARTBEAT: Api = Api(12);
+    pub const INIT_PRODUCER_ID: Api = Api(22);
+    pub const ADD_PARTITIONS_TO_TXN: Api = Api(24);
+    pub const ADD_OFFSETS_TO_TXN: Api = Api(25);
+    pub const END_TXN: Api = Api(26);
+    pub const TXN_OFFSET_COMMIT: Api = Api(28);
+}
+
+/// What a request says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    pub api: Api,
+    pub version: i16,
+    pub correlation: i32,
+    pub client: String,
+}
+
+impl Head {
+    /// From a whole frame, length included.
+    pub fn parse(frame: &[u8]) -> Option<Self> {
+        let short = |at: usize| Some(i16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
+        let client_bytes = usize::try_from(short(12)?).unwrap_or(0);
+        Some(Self {
+            api: Api(short(4)?),
+            version: short(6)?,
+            correlation: correlation_of(frame)?.1,
+            client: String::from_utf8_lossy(frame.get(14..14 + client_bytes)?).into_owned(),
+        })
+    }
+}
+
+/// The correlation ids of a frame read as a reply, and as a request.
+pub fn correlation_of(frame: &[u8]) -> Option<(i32, i32)> {
+    let number = |at: usize| Some(i32::from_be_bytes(frame.get(at..at + 4)?.try_into().ok()?));
+    Some((number(4)?, number(8).unwrap_or(0)))
+}
+
+/// The length that a frame's first four bytes declare.
+pub fn length_of(bytes: [u8; 4]) -> io::Result<usize> {
+    match i32::from_be_bytes(bytes) {
+        length @ 0..=MOST_BYTES => Ok(length as usize),
+        length => Err(io::Error::other(format!("a frame of {length} bytes"))),
+    }
+}
