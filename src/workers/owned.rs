@@ -32,6 +32,14 @@ pub(super) struct OwnedShard {
     storing: Option<oneshot::Receiver<NextOffset>>,
 }
 
+/// Whether a checkpoint was taken care of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handed {
+    Over,
+    /// The disk is behind: to be tried again, with a newer copy.
+    PutOff,
+}
+
 /// Which log the positions of an embedded stream belong to.
 const JOURNAL: &str = "journal";
 /// Version of the shard's bytes, as the store sees it.
@@ -94,25 +102,39 @@ impl OwnedShard {
     }
 
     /// Hands a copy of the state to the checkpoint thread, unless one is still on its way or nothing changed.
-    pub(super) fn checkpoint(&mut self, jobs: &SyncSender<Job>) {
+    pub(super) fn checkpoint(&mut self, jobs: &SyncSender<Job>) -> Handed {
         self.notice_stored();
-        if self.storing.is_some() || self.stored == Some(self.shard.next()) || self.shard.next() == NextOffset(0) {
-            return;
+        if self.storing.is_some() || !self.is_unsaved() {
+            return Handed::Over;
         }
-        let (stored, storing) = oneshot::channel();
-        let job = Job {
-            shard: self.id.clone(),
-            identity: self.identity.clone(),
-            next: self.shard.next(),
-            bytes: self.shard.snapshot(),
-            stored,
-        };
+        let (job, storing) = self.job();
         match jobs.try_send(job) {
             Ok(()) => self.storing = Some(storing),
-            // The disk is behind: the next round takes a newer copy.
-            Err(TrySendError::Full(_)) => tracing::debug!(shard = %self.id, "checkpoint put off"),
+            Err(TrySendError::Full(_)) => return Handed::PutOff,
             Err(TrySendError::Disconnected(_)) => tracing::error!(shard = %self.id, "the checkpoint thread is gone"),
         }
+        Handed::Over
+    }
+
+    /// The last checkpoint: waits for its turn and until it is stored.
+    pub(super) fn checkpoint_finally(&mut self, jobs: &SyncSender<Job>) {
+        self.await_checkpoint();
+        if self.is_unsaved() {
+            let (job, storing) = self.job();
+            // Without the thread there is no checkpoint; the journal has everything.
+            self.storing = jobs.send(job).is_ok().then_some(storing);
+            self.await_checkpoint();
+        }
+    }
+
+    fn is_unsaved(&self) -> bool {
+        self.stored != Some(self.shard.next()) && self.shard.next() != NextOffset(0)
+    }
+
+    fn job(&self) -> (Job, oneshot::Receiver<NextOffset>) {
+        let (stored, storing) = oneshot::channel();
+        let (shard, identity) = (self.id.clone(), self.identity.clone());
+        (Job { shard, identity, next: self.shard.next(), bytes: self.shard.snapshot(), stored }, storing)
     }
 
     /// Waits for the checkpoint that is on its way.

@@ -1,5 +1,6 @@
 //! One worker: restores its shards, then folds, answers and checkpoints until it is told to stop.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -12,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::checkpoints::{Checkpoints, Job};
 use super::kafka::Running;
 use super::message::{Answered, Ask, Message, RecordError, Recorded, Submission};
-use super::owned::{OwnedShard, Restored};
+use super::owned::{Handed, OwnedShard, Restored};
 use super::residency::Residency;
 use crate::metrics::Metrics;
 use crate::shard::{NextOffset, Plan};
@@ -115,6 +116,7 @@ impl Workers {
                 shards: Vec::new(),
                 inbox,
                 waiting: Vec::new(),
+                due: VecDeque::new(),
                 options: options.clone(),
                 jobs: workers.jobs(),
             };
@@ -182,6 +184,8 @@ struct Worker {
     inbox: mpsc::Receiver<Message>,
     /// Questions about a part of the log that is not folded yet.
     waiting: Vec<Ask>,
+    /// Shards whose checkpoint is due, by their places.
+    due: VecDeque<usize>,
     options: WorkersOptions,
     jobs: SyncSender<Job>,
 }
@@ -218,6 +222,7 @@ impl Worker {
                 }
             }
             self.answer_waiting();
+            self.checkpoint_due();
         }
     }
 
@@ -265,16 +270,14 @@ impl Worker {
                 let _ = reply.send(self.shards[shard].status());
             }
             Message::Checkpoint { reply } => {
-                self.checkpoint();
+                self.report_and_make_due();
                 if let Some(reply) = reply {
-                    self.shards.iter_mut().for_each(OwnedShard::await_checkpoint);
+                    self.checkpoint_all();
                     let _ = reply.send(());
                 }
             }
             Message::Stop { reply } => {
-                self.shards.iter_mut().for_each(OwnedShard::await_checkpoint);
-                self.checkpoint();
-                self.shards.iter_mut().for_each(OwnedShard::await_checkpoint);
+                self.checkpoint_all();
                 return Some(reply);
             }
         }
@@ -308,11 +311,29 @@ impl Worker {
         }
     }
 
-    fn checkpoint(&mut self) {
-        for owned in &mut self.shards {
-            owned.checkpoint(&self.jobs);
+    fn report_and_make_due(&mut self) {
+        for (place, owned) in self.shards.iter().enumerate() {
             owned.report(&self.options.metrics);
+            if !self.due.contains(&place) {
+                self.due.push_back(place);
+            }
         }
+    }
+
+    /// Takes the checkpoints that are due, in turn, as far as the disk keeps up: a shard that was put off comes first the
+    /// next time.
+    fn checkpoint_due(&mut self) {
+        while let Some(place) = self.due.front().copied()
+            && self.shards[place].checkpoint(&self.jobs) == Handed::Over
+        {
+            self.due.pop_front();
+        }
+    }
+
+    /// Takes every checkpoint and waits until they are stored.
+    fn checkpoint_all(&mut self) {
+        self.shards.iter_mut().for_each(|owned| owned.checkpoint_finally(&self.jobs));
+        self.due.clear();
     }
 }
 

@@ -1,0 +1,78 @@
+//! Many shards, one checkpoint thread: no shard is starved, and a stop leaves none without its last checkpoint.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ebb::filter::timing::TimingSpec;
+use ebb::hash::HashKey;
+use ebb::metrics::Metrics;
+use ebb::shard::{DedupSpec, EventSpec, FilterSpec, NextOffset, Plan, Reader, Seen};
+use ebb::store::{ShardId, Store, StoreOptions};
+use ebb::workers::{Place, Placed, Readiness, Stream, Streams, Workers, WorkersOptions};
+
+const SHARDS: u32 = 12;
+
+fn plan() -> Arc<Plan> {
+    let spec = EventSpec::of_item(vec!["id".parse().unwrap()]);
+    let reader = Arc::new(Reader::new(spec, HashKey::new([2; 16])).unwrap());
+    let filter = FilterSpec::learning(TimingSpec::time(60_000, 6_000, 256 << 10).unwrap(), 64).unwrap();
+    let dedup = DedupSpec::of(filter, Seen::First);
+    Arc::new(Plan { reader, max_skew_ms: 1_000, dedup, frequency: None, aggregates: Vec::new() })
+}
+
+fn start(store: Arc<Store>) -> (Workers, Streams) {
+    let plan = plan();
+    let list = (0..SHARDS).map(|partition| (ShardId { stream: "s".into(), partition }, plan.clone())).collect();
+    let workers = Workers::start(&WorkersOptions { store, metrics: Metrics::new() }, vec![list]).unwrap();
+    let shards = (0..SHARDS as usize).map(|shard| Place { worker: 0, shard }).collect();
+    let streams = Streams::new(&workers, BTreeMap::from([("s".into(), Placed { plan, shards })]));
+    (workers, streams)
+}
+
+async fn record(stream: &Stream, ids: std::ops::Range<u32>) {
+    let submissions = ids.map(|id| stream.submission(format!(r#"{{"id":{id}}}"#).into_bytes()).unwrap()).collect();
+    stream.record(submissions).await.unwrap();
+}
+
+/// The ends of the log and of the checkpoints, by partition.
+async fn positions(stream: &Stream) -> Vec<(NextOffset, Option<NextOffset>)> {
+    let shards = stream.status().await.unwrap();
+    shards.iter().map(|shard| (shard.status.as_of.next, shard.checkpoint)).collect()
+}
+
+#[test]
+fn every_shard_is_saved_in_its_turn_and_at_the_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let open = || Arc::new(Store::open(folder.path(), StoreOptions::default()).unwrap().0);
+    let ends = runtime.block_on(async {
+        let (workers, streams) = start(open());
+        assert_eq!(streams.settled().await, Readiness::Ready);
+        let stream = streams.get("s").unwrap();
+        record(stream, 0..2_000).await;
+        // One request: what is put off is taken up again while the worker has other things to do.
+        workers.request_checkpoints().await;
+        let mut saved = Vec::new();
+        for _ in 0..200_000 {
+            saved = positions(stream).await;
+            if saved.iter().all(|(next, checkpoint)| *checkpoint == Some(*next)) {
+                break;
+            }
+        }
+        assert!(saved.iter().all(|(next, checkpoint)| *checkpoint == Some(*next)), "{saved:?}");
+        record(stream, 2_000..4_000).await;
+        let ends: Vec<NextOffset> = positions(stream).await.into_iter().map(|(next, _)| next).collect();
+        drop(streams);
+        workers.stop().await;
+        ends
+    });
+    runtime.block_on(async {
+        let (workers, streams) = start(open());
+        assert_eq!(streams.settled().await, Readiness::Ready);
+        let restored = positions(streams.get("s").unwrap()).await;
+        let expected: Vec<_> = ends.into_iter().map(|next| (next, Some(next))).collect();
+        assert_eq!(restored, expected, "the last checkpoint reaches to the end of the log");
+        drop(streams);
+        workers.stop().await;
+    });
+}
