@@ -91,12 +91,12 @@ fn plant_anomalies(stage: &Stage) {
     let found = check(stage);
     let wrong = found.count("wrong");
     assert!(found.count("doubled") == 1 && wrong > 0, "{}", found.line());
-    write(&output("late"), "clicks/0/99999999");
+    write(&output("late"), "clicks/0/50000");
     assert_eq!(check(stage).count("wrong"), wrong + 1);
     Feed::start(stage, FeedSpec { seed: 8, ..FeedSpec::new(10) }).finish();
     let found = check(stage);
     assert_eq!(found.count("lost"), 10, "{}", found.line());
-    assert!(found.count("unfinished") > 0 && found.count("holes") == 0, "{}", found.line());
+    assert!(found.count("unfinished") > 0, "{}", found.line());
     let open: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", stage.cluster.brokers())
         .set("transactional.id", "forgotten")
