@@ -7,6 +7,7 @@
 
 mod fields;
 mod json;
+mod tree;
 
 use crate::hash::{Domain, Fingerprint, HashKey, KeyPrint};
 
