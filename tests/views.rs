@@ -104,6 +104,18 @@ fn costs_come_from_the_event_and_bad_ones_are_its_mistake() {
 }
 
 #[test]
+fn penalties_and_the_fields_they_come_from_may_change_without_forgetting() {
+    let priced = PenaltySpec { false_duplicate: Cost::Field(0), missed_duplicate: Cost::Constant(1.0) };
+    let mut before = shard(DedupSpec { penalty: Some(priced), ..learning(1 << 16) });
+    record(&mut before, &event("a", 1, 1_000, 0.5), 1_000);
+    let spec = EventSpec { numbers: Vec::new(), ..reader().spec().clone() };
+    let plain = Reader::new(spec, HashKey::new([9; 16])).unwrap();
+    let plan = Plan { reader: Arc::new(plain), dedup: learning(1 << 16), ..(**before.plan()).clone() };
+    let after = Shard::restore(Arc::new(plan), 0, &before.snapshot()).unwrap();
+    assert_eq!(after.ask(&question(&after, "a", 1)).unwrap().verdict, Verdict::Duplicate);
+}
+
+#[test]
 fn rules_give_keys_their_own_window_and_penalty() {
     let keys = reader();
     let free = PenaltySpec { false_duplicate: Cost::Constant(1.0), missed_duplicate: Cost::Constant(0.0) };

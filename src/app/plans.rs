@@ -63,20 +63,20 @@ pub fn plan(stream: &Stream, limits: &service::Limits, key: &HashKey) -> anyhow:
 
 /// The paths of all numbers that costs and aggregates refer to, each once.
 fn number_paths(stream: &Stream) -> Vec<Path> {
+    let measured = stream.aggregates.values().filter_map(|aggregate| match &aggregate.of {
+        MeasureChoice::Field(path) => Some(path),
+        MeasureChoice::Count | MeasureChoice::Value | MeasureChoice::Weight => None,
+    });
     let rules = stream.dedup.rules.iter().filter_map(|rule| rule.penalty.as_ref());
     let costs = stream.dedup.penalty.iter().chain(rules).flat_map(|p| [&p.false_duplicate, &p.missed_duplicate]);
-    let mut paths = Vec::new();
-    for cost in costs {
-        if let CostChoice::Field(path) = cost
-            && !paths.contains(path)
-        {
-            paths.push(path.clone());
-        }
-    }
-    for aggregate in stream.aggregates.values() {
-        if let MeasureChoice::Field(path) = &aggregate.of
-            && !paths.contains(path)
-        {
+    let costs = costs.filter_map(|cost| match cost {
+        CostChoice::Field(path) => Some(path),
+        CostChoice::Constant(_) => None,
+    });
+    let mut paths: Vec<Path> = Vec::new();
+    // What is measured comes first: its places are part of the state, those of costs are not.
+    for path in measured.chain(costs) {
+        if !paths.contains(path) {
             paths.push(path.clone());
         }
     }

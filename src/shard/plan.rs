@@ -23,10 +23,11 @@ pub struct Plan {
 
 impl Plan {
     /// Names everything on which the meaning of a snapshot depends: state made under another identity is not read.
-    /// What only changes later decisions (limits, skew) is left out, so that it can be changed without forgetting.
+    /// What only changes later decisions (limits, skew, penalties and the numbers only they refer to) is left out, so that
+    /// it can be changed without forgetting.
     pub fn identity(&self) -> [u8; 32] {
         let mut writer = Writer::new(*b"plan", 1);
-        write_event(&mut writer, self.reader.spec());
+        write_event(&mut writer, self.reader.spec(), self.measured_numbers());
         self.dedup.write_identity(&mut writer);
         match &self.frequency {
             None => writer.u8(0),
@@ -40,6 +41,11 @@ impl Plan {
         *blake3::hash(&writer.seal()).as_bytes()
     }
 
+    /// How many of the event's numbers, from the first on, aggregates may add up.
+    fn measured_numbers(&self) -> usize {
+        self.aggregates.iter().filter_map(AggregateSpec::measured_number).map(|place| place + 1).max().unwrap_or(0)
+    }
+
     /// An aggregate by its name, and its place.
     pub fn aggregate(&self, name: &str) -> Result<(usize, &AggregateSpec), AggregateError> {
         let found = self.aggregates.iter().enumerate().find(|(_, spec)| spec.name() == name);
@@ -50,12 +56,13 @@ impl Plan {
     }
 }
 
-fn write_event(writer: &mut Writer, event: &EventSpec) {
+fn write_event(writer: &mut Writer, event: &EventSpec, measured_numbers: usize) {
+    let measured = &event.numbers[..measured_numbers.min(event.numbers.len())];
     let mut path = |path: Option<&Path>| writer.bytes(path.map(Path::to_string).unwrap_or_default().as_bytes());
     let single = [&event.key, &event.id, &event.value, &event.weight, &event.importance];
     single.into_iter().for_each(|one| path(one.as_ref()));
     path(event.time.as_ref().map(|(path, _)| path));
-    for list in [&event.item, &event.labels, &event.numbers] {
+    for list in [event.item.as_slice(), &event.labels, measured] {
         list.iter().for_each(|one| path(Some(one)));
         path(None);
     }

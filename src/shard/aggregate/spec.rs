@@ -229,6 +229,14 @@ impl AggregateSpec {
     }
 
     /// What identifies state made under this specification. What counts, too: sums of different things do not mix.
+    /// The place of the number of the event that is added up, if it is one.
+    pub(in crate::shard) fn measured_number(&self) -> Option<usize> {
+        match self.given.of {
+            Measure::Number(place) => Some(place),
+            Measure::Count | Measure::Value | Measure::Weight => None,
+        }
+    }
+
     pub(in crate::shard) fn write_identity(&self, writer: &mut Writer) {
         let given = &self.given;
         writer.bytes(given.name.as_bytes());
