@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing to build Ebb: a C toolchain and libraries for librdkafka, and Rust; with the argument `kafka`
-# also what a real broker and the checker of the tests need: a JDK, Maven and Python. Prints what it does; does nothing,
-# quickly, when everything is there.
+# also what a real broker and the checker of the tests need: a JDK, Maven, Python and OpenSSL's command; with `bench` also
+# what loads HTTP; with `helm` what the chart's tests need: Go, Python, bubblewrap and OpenSSL's command; with `image` what
+# builds and runs an image, with `image-lint` what checks its Dockerfile. Prints what it does; does nothing, quickly, when
+# everything is there.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -17,16 +19,45 @@ missing_packages() {
   have make || echo make
   have perl || echo perl
   have curl || { echo curl; echo ca-certificates; }
-  have pkg-config || { echo pkg-config; echo libssl-dev; echo zlib1g-dev; return; }
+  have pkg-config || { echo pkg-config; echo libssl-dev; echo zlib1g-dev; echo libcurl4-openssl-dev; return; }
   pkg-config --exists openssl || echo libssl-dev
   pkg-config --exists zlib || echo zlib1g-dev
+  # Only looked for by librdkafka's build: what is linked is built from source.
+  pkg-config --exists libcurl || echo libcurl4-openssl-dev
+}
+
+missing_python() {
+  have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null || { echo python3; echo python3-venv; }
 }
 
 # The same for a real broker and the checker.
 missing_kafka_packages() {
   have java || echo default-jdk-headless
   have mvn || echo maven
-  have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null || { echo python3; echo python3-venv; }
+  have openssl || echo openssl
+  missing_python
+}
+
+# The same for building and running an image.
+missing_image_packages() {
+  have buildah || echo buildah
+  have debootstrap || echo debootstrap
+  have runc || echo runc
+  missing_python
+}
+
+# The same for measuring HTTP.
+missing_bench_packages() {
+  have wrk || echo wrk
+  have taskset || echo util-linux
+}
+
+# The same for the chart: any Go will do, an old one fetches a newer one.
+missing_helm_packages() {
+  have go || echo golang-go
+  have bwrap || echo bubblewrap
+  have openssl || echo openssl
+  missing_python
 }
 
 # Without a terminal nobody can type a password: sudo then must not ask for one.
@@ -41,7 +72,7 @@ as_root() {
 install_packages() {
   if ! have apt-get; then
     fail "missing, by Debian's names: $*. This script installs packages on Debian and Ubuntu only; install the same" \
-      "here by hand (Fedora: gcc-c++ make perl-core pkgconf openssl-devel zlib-devel curl;" \
+      "here by hand (Fedora: gcc-c++ make perl-core pkgconf openssl-devel zlib-devel libcurl-devel curl;" \
       "macOS: xcode-select --install; brew install pkg-config openssl@3 openjdk maven) and run it again."
   fi
   say "installing packages: $*"
@@ -77,7 +108,13 @@ install_components() {
 # No mapfile: the bash of macOS is too old for it, and should get as far as the message above.
 wanted_packages() {
   missing_packages
-  [ "${1:-}" != kafka ] || missing_kafka_packages
+  case ${1:-} in
+  kafka) missing_kafka_packages ;;
+  python | image-lint) missing_python ;;
+  bench) missing_bench_packages ;;
+  helm) missing_helm_packages ;;
+  image) missing_image_packages ;;
+  esac
 }
 IFS=$'\n' read -r -d '' -a packages < <(wanted_packages "$@" && printf '\0')
 [ "${#packages[@]}" -eq 0 ] || install_packages "${packages[@]}"

@@ -1,12 +1,21 @@
 //! The command line: what may be asked of the binary, and what is printed where. It starts nothing itself.
 
+mod ask;
+mod eval;
+mod plan;
+
+pub use ask::{Aggregate, Asking, Decide, Question, Statistic};
+pub use eval::Eval;
+pub use plan::{Planning, SeenWord};
+
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
-use crate::app::{self, DemoOptions, ProduceOptions};
+use crate::app::{self, DemoOptions, ProduceOptions, ReferenceForm};
 use crate::config::{Config, Mistakes, environment};
 use crate::kafka::properties;
 
@@ -30,7 +39,7 @@ Examples:
   ebb demo                                  look at it with a synthetic click stream
   ebb check ebb.yaml                        every mistake at once, or a summary
   ebb serve ebb.yaml                        run it
-  EBB_HTTP__LISTEN=0.0.0.0:80 ebb serve ebb.yaml
+  EBB_HTTP__LISTEN=127.0.0.1:80 ebb serve ebb.yaml
                                             any key can be set by a variable: EBB_ and its path, with __ between steps
 
 Exit status: 0 done, 1 failed while running, 2 wrong usage or configuration.";
@@ -46,6 +55,12 @@ pub enum Command {
     /// Print the configuration in force, with every default, secrets masked
     #[command(after_help = "Examples:\n  ebb config ebb.yaml\n  ebb config --reference | less")]
     Config(Show),
+    /// Say what the service would decide about a file of events, and how right that is
+    #[command(after_help = eval::EXAMPLES)]
+    Eval(Eval),
+    /// Ask the instance that runs here with this configuration whether it is ready
+    #[command(after_help = "Examples:\n  ebb health ebb.yaml\n  HEALTHCHECK CMD [\"ebb\", \"health\"]")]
+    Health(Source),
     /// Run the embedded service with a synthetic click stream
     #[command(after_help = "Examples:\n  ebb demo\n  ebb demo --listen 127.0.0.1:9000 --rate 5000")]
     Demo(Demo),
@@ -54,6 +69,26 @@ pub enum Command {
         after_help = "Examples:\n  ebb produce --brokers localhost:9092 --rate 5000\n  ebb produce --count 50000 --malformed 0.01"
     )]
     Produce(Produce),
+    /// Ask a running service: status, decide, frequency, aggregate, checkpoint
+    #[command(
+        after_help = "Examples:\n  ebb ask status clicks\n  ebb ask decide clicks '{\"ip\": \"10.1.2.3\", \"ad\": 7}' --window 10m\n  ebb ask decide clicks --record < events.jsonl\n  ebb ask aggregate clicks spend sum --decay window:1h --key cmp-0001\n  ebb ask --url https://ebb:8080 --token-file token frequency clicks '{\"ip\": \"10.1.2.3\", \"ad\": 7}' --json"
+    )]
+    Ask(Asking),
+    /// Say what a window, a rate and a budget buy: layout, errors, penalties, memory
+    #[command(
+        after_help = "Examples:\n  ebb plan --window 24h --rate 2000 --memory 64MiB\n  ebb plan --window 24h --rate 2000 --error 0.001 --partitions 12\n  ebb plan ebb.yaml --rate 5000 --distinct 0.8 --json"
+    )]
+    Plan(Planning),
+    /// Document every metric: name, type, labels, unit, meaning
+    #[command(
+        after_help = "Examples:\n  ebb metrics\n  ebb metrics --json | jq -r '.[] | select(.type == \"counter\") | .name'"
+    )]
+    Metrics(Catalog),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Examples:\n  ebb completions bash > /etc/bash_completion.d/ebb\n  ebb completions zsh > ~/.zfunc/_ebb"
+    )]
+    Completions(Completions),
 }
 
 #[derive(Debug, Args)]
@@ -69,6 +104,45 @@ pub struct Show {
     /// Print every key with its documentation, form and default instead
     #[arg(long, conflicts_with = "file")]
     pub reference: bool,
+    /// The reference as a Markdown document
+    #[arg(long, requires = "reference")]
+    pub markdown: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Catalog {
+    /// As a Markdown document
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// As JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Catalog {
+    /// What `ebb metrics` prints.
+    pub fn text(&self) -> String {
+        app::metrics_reference(match (self.markdown, self.json) {
+            (true, _) => ReferenceForm::Markdown,
+            (_, true) => ReferenceForm::Json,
+            _ => ReferenceForm::Table,
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// bash, elvish, fish, powershell or zsh
+    pub shell: Shell,
+}
+
+impl Completions {
+    /// The script that the shell is to read.
+    pub fn text(&self) -> String {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "ebb", &mut script);
+        String::from_utf8_lossy(&script).into_owned()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -154,7 +228,11 @@ impl Source {
 impl Show {
     /// What `ebb config` prints.
     pub fn text(&self) -> Result<String, Refused> {
-        if self.reference { Ok(Config::reference()) } else { Ok(self.source.load()?.effective()) }
+        match (self.reference, self.markdown) {
+            (true, true) => Ok(app::configuration_markdown()),
+            (true, false) => Ok(Config::reference()),
+            (false, _) => Ok(self.source.load()?.effective()),
+        }
     }
 }
 
@@ -169,12 +247,30 @@ pub fn print(text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_declared_arguments_hold_together() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_says_what_it_does_and_shows_examples() {
+        let command = Arguments::command();
+        for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            assert!(examples.contains(&format!("ebb {}", command.get_name())), "{}: {examples}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn completions_name_every_command() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell, Shell::Elvish] {
+            let script = Completions { shell }.text();
+            for command in Arguments::command().get_subcommands() {
+                assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
+            }
+        }
     }
 }

@@ -24,6 +24,11 @@ pub enum CodecError {
 }
 
 impl CodecError {
+    /// Whether it was made by [`CodecError::invalid`] about this.
+    pub fn is_about(&self, what: &str) -> bool {
+        matches!(self, Self::Invalid { what: about, .. } if *about == what)
+    }
+
     pub fn invalid(what: &'static str, why: impl Into<String>) -> Self {
         Self::Invalid { what, why: why.into() }
     }
@@ -131,7 +136,8 @@ impl<'a> Reader<'a> {
         if version == 0 || version > newest {
             return Err(CodecError::Version { kind: name(&kind), found: version, newest });
         }
-        if checksum(body) != *sum {
+        // Behind the checksum is what fuzzing is to reach.
+        if checksum(body) != *sum && !cfg!(fuzzing) {
             return Err(CodecError::Checksum { kind: name(&kind) });
         }
         Ok(Self { bytes: rest, version })

@@ -51,6 +51,11 @@ impl HashKey {
         Self(secret)
     }
 
+    /// The secret itself, to be written where only its owner reads.
+    pub fn expose(&self) -> [u8; 16] {
+        self.0
+    }
+
     /// The fingerprint of one byte string.
     pub fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         Fingerprint(SipHasher13::new_with_key(&self.0).hash(bytes).as_u128())
@@ -67,6 +72,23 @@ impl HashKey {
     pub fn print(&self) -> KeyPrint {
         let hash = blake3::derive_key("ebb 2026 hash key print", &self.0);
         KeyPrint(std::array::from_fn(|i| hash[i]))
+    }
+}
+
+/// The keys of a service: one, or for a while more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HashKeys {
+    pub current: HashKey,
+    /// The key before it, for as long as something recorded under it is remembered.
+    pub previous: Option<HashKey>,
+    /// The key that chooses partitions where it is another: items must be found where they were recorded, so that this one
+    /// stays the first of all.
+    pub routing: Option<HashKey>,
+}
+
+impl From<HashKey> for HashKeys {
+    fn from(current: HashKey) -> Self {
+        Self { current, previous: None, routing: None }
     }
 }
 

@@ -5,7 +5,7 @@
 //! Pure: no clock, no I/O, no randomness but what the log keys.
 //! - [`hash`]: bytes and a secret key to a fingerprint; [`random`]: draws that a replay repeats; [`codec`]: bytes of state.
 //! - [`units`]: durations and sizes as people write them; [`decay`]: what an observation of some age still weighs.
-//! - [`traffic`]: a synthetic click stream, the same for the same seed.
+//! - [`traffic`]: a synthetic click stream and a web server's log, the same for the same seed.
 //! - [`filter`]: membership and frequency over time; [`sketch`]: decayed aggregates.
 //! - [`shard`]: the fold of one partition: record in, verdict out; questions, answers, snapshots.
 //!

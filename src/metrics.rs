@@ -1,71 +1,27 @@
-//! Every metric of the service, declared once. Labels come from closed sets only: streams, partitions, verdicts, reasons,
-//! routes. Names of items and keys never become labels.
+//! Every metric of the service, declared once: what is exported and what `ebb metrics` documents come from here. Labels
+//! come from closed sets only: streams, partitions, aggregates, verdicts, reasons, routes. Names of items and keys never
+//! become labels.
 
-use prometheus::core::Collector;
+mod declare;
+
+pub use declare::{MetricDescription, MetricKind};
+
+use declare::Declare;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry, TextEncoder,
+    Encoder, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
 
-/// From 10 µs to about 10 s, doubling.
-fn latency_buckets() -> Vec<f64> {
-    (0..21).map(|i| 1e-5 * f64::from(1u32 << i)).collect()
-}
-
-/// Makes a metric and registers it under `ebb_NAME`.
-struct Declare(Registry);
-
-impl Declare {
-    fn register<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
-        let metric = metric.expect("metric names and labels are constants of this file and valid");
-        self.0.register(Box::new(metric.clone())).expect("each metric of this file has its own name");
-        metric
-    }
-
-    fn counter(&self, name: &str, help: &str) -> IntCounter {
-        self.register(IntCounter::with_opts(Opts::new(name, help).namespace("ebb")))
-    }
-
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        self.register(IntCounterVec::new(Opts::new(name, help).namespace("ebb"), labels))
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.register(IntGauge::with_opts(Opts::new(name, help).namespace("ebb")))
-    }
-
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        self.register(IntGaugeVec::new(Opts::new(name, help).namespace("ebb"), labels))
-    }
-
-    fn ratios(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-        self.register(GaugeVec::new(Opts::new(name, help).namespace("ebb"), labels))
-    }
-
-    fn latency(&self, name: &str, help: &str) -> Histogram {
-        self.register(Histogram::with_opts(HistogramOpts::new(name, help).namespace("ebb").buckets(latency_buckets())))
-    }
-
-    fn latencies(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-        let options = HistogramOpts::new(name, help).namespace("ebb").buckets(latency_buckets());
-        self.register(HistogramVec::new(options, labels))
-    }
-}
+const SHARD: [&str; 2] = ["stream", "partition"];
+const AGGREGATE: [&str; 3] = ["stream", "partition", "aggregate"];
 
 /// All metrics, shared by reference.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Registry,
+    pub shards: ShardMetrics,
     pub events: IntCounterVec,
     pub rejected: IntCounterVec,
     pub decisions: IntCounterVec,
-    pub lag: IntGaugeVec,
-    pub event_time: GaugeVec,
-    pub fill: GaugeVec,
-    pub false_duplicates: GaugeVec,
-    pub trusted: IntGaugeVec,
-    pub isolated_keys: IntGaugeVec,
-    pub state_bytes: IntGaugeVec,
     pub checkpoint_time: GaugeVec,
     pub checkpoint_bytes: IntGaugeVec,
     pub checkpoint_failures: IntCounter,
@@ -89,6 +45,32 @@ pub struct Metrics {
     pub http_connections: IntGauge,
     pub http_refused: IntCounter,
     pub http_timeouts: IntCounterVec,
+    pub http_refusals: IntCounterVec,
+    pub http_handshake_failures: IntCounter,
+    pub http_reload_failures: IntCounterVec,
+}
+
+/// What is told of a shard by the instance that owns it.
+#[derive(Debug, Clone)]
+pub struct ShardMetrics {
+    pub lag: IntGaugeVec,
+    pub event_time: GaugeVec,
+    pub clock_skew: GaugeVec,
+    pub fill: GaugeVec,
+    pub false_duplicates: GaugeVec,
+    pub trusted: IntGaugeVec,
+    pub calibration_error: GaugeVec,
+    pub isolated_keys: IntGaugeVec,
+    pub previous_key_needed: IntGaugeVec,
+    pub exhausted_counts: IntGaugeVec,
+    pub state_bytes: IntGaugeVec,
+    pub aggregate_events: IntGaugeVec,
+    pub aggregate_refused: IntGaugeVec,
+    pub aggregate_keys: IntGaugeVec,
+    pub aggregate_waiting: IntGaugeVec,
+    pub aggregate_evicted: IntGaugeVec,
+    pub aggregate_other: IntGaugeVec,
+    pub aggregate_bytes: IntGaugeVec,
 }
 
 impl Default for Metrics {
@@ -99,11 +81,20 @@ impl Default for Metrics {
 
 impl Metrics {
     pub fn new() -> Self {
-        let d = Declare(Registry::new());
-        let shard = ["stream", "partition"];
-        let build = Opts::new("build_info", "Always 1; the version is a label.").namespace("ebb");
-        d.register(Gauge::with_opts(build.const_label("version", env!("CARGO_PKG_VERSION")))).set(1.0);
+        Self::declare(&Declare::new())
+    }
+
+    /// Every metric with its type, labels, unit and meaning, in the order of declaration.
+    pub fn describe() -> Vec<MetricDescription> {
+        let d = Declare::new();
+        Self::declare(&d);
+        d.described()
+    }
+
+    fn declare(d: &Declare) -> Self {
+        d.info("build_info", "Always 1; the version is a label.", ("version", env!("CARGO_PKG_VERSION")));
         Self {
+            ready: d.gauge("ready", "1 when every shard is restored and answers."),
             events: d.counters("events_total", "Records folded, by verdict.", &["stream", "verdict"]),
             rejected: d.counters("rejected_total", "Records rejected, by reason.", &["stream", "reason"]),
             decisions: d.counters(
@@ -111,50 +102,36 @@ impl Metrics {
                 "Decisions about recorded events, by what they rest on; learning and miscalibrated fall back to the standard answer.",
                 &["stream", "basis"],
             ),
-            lag: d.gauges("lag_records", "Records of the log that are not folded yet.", &shard),
-            event_time: d.ratios("event_time_seconds", "The shard's clock: the largest accepted event time.", &shard),
-            fill: d.ratios("filter_fill_ratio", "Share of the dedup filter's cells that are live.", &shard),
-            false_duplicates: d.ratios(
-                "filter_false_duplicate_ratio",
-                "Estimated share of new items that the standard answer would call duplicates.",
-                &shard,
-            ),
-            trusted: d.gauges(
-                "posterior_trusted",
-                "1 when stated chances are believed, 0 when they did not come true lately and the standard answer is given.",
-                &shard,
-            ),
-            isolated_keys: d.gauges("isolated_keys", "Keys with a filter of their own.", &shard),
-            state_bytes: d.gauges("state_bytes", "Memory of the shard's views.", &shard),
-            checkpoint_time: d.ratios(
+            shards: ShardMetrics::declare(d),
+            checkpoint_time: d.reals(
                 "checkpoint_timestamp_seconds",
-                "When the newest checkpoint was stored; its age is time() minus this.",
-                &shard,
+                "When the newest checkpoint of the shard was stored; its age is time() minus this.",
+                &SHARD,
             ),
-            checkpoint_bytes: d.gauges("checkpoint_bytes", "Size of the newest checkpoint.", &shard),
+            checkpoint_bytes: d.gauges("checkpoint_bytes", "Size of the newest checkpoint.", &SHARD),
             checkpoint_failures: d.counter("checkpoint_failures_total", "Checkpoints that could not be stored."),
-            checkpoint_seconds: d.latency("checkpoint_seconds", "Time to store one checkpoint."),
-            journal_seconds: d.latency("journal_seconds", "Time to journal one group of events."),
+            checkpoint_seconds: d.latency("checkpoint_duration_seconds", "Time to store one checkpoint."),
+            journal_seconds: d.latency("journal_duration_seconds", "Time to journal one group of events."),
             journal_failures: d.counter("journal_failures_total", "Groups of events that could not be journalled."),
             store_bytes: d.gauge("store_bytes", "Bytes of the store on disk."),
             store_set_aside: d.counter("store_set_aside_total", "Unreadable stores that were set aside."),
-            apply_seconds: d.latency("apply_seconds", "Time to fold one batch of records."),
-            answer_seconds: d.latency("answer_seconds", "Time from a question's arrival in the queue to its answer."),
+            apply_seconds: d.latency("apply_duration_seconds", "Time to fold one batch of records."),
+            answer_seconds: d
+                .latency("answer_duration_seconds", "Time from a question's arrival in the queue to its answer."),
             queue_depth: d.gauges("queue_depth", "Messages that wait for a worker.", &["worker"]),
-            transaction_seconds: d.latency("transaction_seconds", "Time to commit outputs and offsets."),
+            transaction_seconds: d.latency("transaction_duration_seconds", "Time to commit outputs and offsets."),
             commits: d.counter("commits_total", "Commits of outputs and offsets."),
             aborts: d.counter("aborts_total", "Times that work was given up and begun again from what is committed."),
             rebalances: d.counters("rebalances_total", "Changes of the assigned partitions.", &["change"]),
             restore_seconds: d
-                .latency("restore_seconds", "Time from a partition's assignment to its first new record."),
+                .latency("restore_duration_seconds", "Time from a partition's assignment to its first new record."),
             snapshots: d.counter("snapshots_total", "States written to the snapshot topic."),
-            ready: d.gauge("ready", "1 when every shard is restored and answers."),
             http_requests: d.counters(
                 "http_requests_total",
                 "HTTP requests, by route and status.",
                 &["route", "status"],
             ),
-            http_seconds: d.latencies("http_request_seconds", "Time to answer an HTTP request.", &["route"]),
+            http_seconds: d.latencies("http_request_duration_seconds", "Time to answer an HTTP request.", &["route"]),
             http_connections: d.gauge("http_connections", "Open HTTP connections."),
             http_refused: d.counter("http_refused_connections_total", "Connections closed because too many were open."),
             http_timeouts: d.counters(
@@ -162,7 +139,18 @@ impl Metrics {
                 "Connections closed because a phase of them lasted too long.",
                 &["phase"],
             ),
-            registry: d.0,
+            http_refusals: d.counters(
+                "http_refusals_total",
+                "Requests refused for want of a token (missing), for one that is not known (unknown) or may not write (scope).",
+                &["reason"],
+            ),
+            http_handshake_failures: d.counter("http_handshake_failures_total", "TLS handshakes that failed."),
+            http_reload_failures: d.counters(
+                "http_reload_failures_total",
+                "Changed files of tokens or certificates that could not be used.",
+                &["file"],
+            ),
+            registry: d.registry.clone(),
         }
     }
 
@@ -175,8 +163,79 @@ impl Metrics {
     }
 }
 
+impl ShardMetrics {
+    fn declare(d: &Declare) -> Self {
+        Self {
+            lag: d.gauges("lag_records", "Records of the log that are not folded yet.", &SHARD),
+            event_time: d.reals(
+                "event_timestamp_seconds",
+                "The shard's clock: the largest accepted event time.",
+                &SHARD,
+            ),
+            clock_skew: d.reals(
+                "clock_skew_seconds",
+                "The shard's clock minus the timestamp of the newest record: positive when events are dated ahead of the log.",
+                &SHARD,
+            ),
+            fill: d.reals("filter_fill_ratio", "Share of the dedup filter's cells that are live.", &SHARD),
+            false_duplicates: d.reals(
+                "filter_false_duplicate_ratio",
+                "Estimated share of new items that the standard answer would call duplicates.",
+                &SHARD,
+            ),
+            trusted: d.gauges(
+                "posterior_trusted",
+                "1 when stated chances are believed, 0 when they did not come true lately and the standard answer is given.",
+                &SHARD,
+            ),
+            calibration_error: d.reals(
+                "calibration_error_ratio",
+                "Greatest difference between stated chances and how often they came true lately; above 0.1 they are not believed.",
+                &SHARD,
+            ),
+            isolated_keys: d.gauges("isolated_keys", "Keys with a filter of their own.", &SHARD),
+            previous_key_needed: d.gauges(
+                "previous_hash_key_needed",
+                "1 while something recorded under the previous hash key is remembered, 0 when that key can go.",
+                &SHARD,
+            ),
+            exhausted_counts: d.gauges(
+                "frequency_exhausted_counts",
+                "Times since the beginning of the log that a counter of the frequency view had no room.",
+                &SHARD,
+            ),
+            state_bytes: d.gauges("state_bytes", "Memory of the shard's views.", &SHARD),
+            aggregate_events: d.gauges(
+                "aggregate_events",
+                "Events that the aggregate has taken since the beginning of the log.",
+                &AGGREGATE,
+            ),
+            aggregate_refused: d.gauges(
+                "aggregate_refused_events",
+                "Events that the aggregate did not take since the beginning of the log, by reason.",
+                &["stream", "partition", "aggregate", "reason"],
+            ),
+            aggregate_keys: d.gauges("aggregate_keys", "Keys with a sketch of their own.", &AGGREGATE),
+            aggregate_waiting: d.gauges("aggregate_waiting_keys", "Keys seen once, which have no sketch yet.", &AGGREGATE),
+            aggregate_evicted: d.gauges(
+                "aggregate_evicted_keys",
+                "Keys that gave up their sketch since the beginning of the log.",
+                &AGGREGATE,
+            ),
+            aggregate_other: d.gauges(
+                "aggregate_other_events",
+                "Events since the beginning of the log that were folded into `other`, because no place for their key was free.",
+                &AGGREGATE,
+            ),
+            aggregate_bytes: d.gauges("aggregate_bytes", "Memory of the aggregate.", &AGGREGATE),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -186,5 +245,45 @@ mod tests {
         let text = metrics.text();
         assert!(text.contains(concat!("ebb_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1")), "{text}");
         assert!(text.contains(r#"ebb_events_total{stream="clicks",verdict="unique"} 3"#), "{text}");
+    }
+
+    /// What Prometheus' own linter asks of names, so that it is asked with every build.
+    #[test]
+    fn names_and_units_follow_the_conventions() {
+        let described = Metrics::describe();
+        let names: BTreeSet<&str> = described.iter().map(|metric| metric.name.as_str()).collect();
+        assert_eq!(names.len(), described.len());
+        for MetricDescription { name, kind, labels, unit, help } in &described {
+            let counter = *kind == MetricKind::Counter;
+            assert_eq!(name.ends_with("_total"), counter, "{name}: only counters end in total, and all do");
+            assert_eq!(*kind == MetricKind::Histogram, name.ends_with("_duration_seconds"), "{name}");
+            assert!(help.ends_with('.') && help.len() > 10, "{name}: {help}");
+            assert!(name.starts_with("ebb_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            for word in ["milli", "minutes", "kilo", "percent", "gauge", "counter", "histogram"] {
+                assert!(!name.contains(word), "{name} holds {word}");
+            }
+            for suffix in ["_count", "_sum", "_bucket", "_info"] {
+                assert!(!name.ends_with(suffix) || name == "ebb_build_info", "{name}: {suffix} means something else");
+            }
+            assert!(
+                !labels.iter().any(|label| ["item", "key", "le", "quantile"].contains(label)),
+                "{name}: {labels:?}"
+            );
+            assert!(["seconds", "seconds since 1970", "bytes", "0 to 1", "number"].contains(unit), "{name}: {unit}");
+        }
+    }
+
+    #[test]
+    fn everything_that_is_exported_is_described() {
+        let metrics = Metrics::new();
+        metrics.events.with_label_values(&["clicks", "unique"]).inc();
+        metrics.shards.fill.with_label_values(&["clicks", "0"]).set(0.5);
+        metrics.http_seconds.with_label_values(&["/livez"]).observe(0.1);
+        let described: BTreeSet<String> = Metrics::describe().into_iter().map(|metric| metric.name).collect();
+        let text = metrics.text();
+        let exported = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        for name in exported {
+            assert!(described.contains(name), "{name}");
+        }
     }
 }

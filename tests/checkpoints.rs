@@ -37,7 +37,7 @@ async fn record(stream: &Stream, ids: std::ops::Range<u32>) {
 /// The ends of the log and of the checkpoints, by partition.
 async fn positions(stream: &Stream) -> Vec<(NextOffset, Option<NextOffset>)> {
     let shards = stream.status().await.unwrap();
-    shards.iter().map(|shard| (shard.status.as_of.next, shard.checkpoint)).collect()
+    shards.iter().map(|shard| (shard.status.as_of.next, shard.checkpoint.map(|stored| stored.next))).collect()
 }
 
 #[test]

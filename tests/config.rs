@@ -368,7 +368,7 @@ fn secrets_are_masked_wherever_they_could_show() {
         assert!(shown.contains(open), "{open}: {shown}");
     }
     let told = parse(&config.effective()).unwrap_err();
-    assert!(told.contains("sasl.password (line 30): is the mask that stands for a secret; write the secret"), "{told}");
+    assert!(told.contains("sasl.password (line 31): is the mask that stands for a secret; write the secret"), "{told}");
     let only_files = yaml.replace("    sasl.password: hunter2\n", "");
     let config = parse(&only_files).unwrap();
     assert_eq!(parse(&config.effective()), Ok(config));
@@ -515,5 +515,75 @@ fn what_only_the_filters_can_refuse_is_told_by_check_too() {
         let shown = text(&checked.stderr);
         assert_eq!(checked.status.code(), Some(2), "{dedup}: {shown}");
         assert!(shown.contains(told), "{dedup}: {shown}");
+    }
+}
+
+#[test]
+fn an_address_that_strangers_reach_needs_tokens_or_a_word_about_their_absence() {
+    let http = |keys: &str| {
+        let text = format!("http: {{{keys}}}\nstreams: {{s: {{event: {{item: a}}}}}}");
+        Config::parse(&text, [], |_, _| Ok(())).map(|_| ()).map_err(|mistakes| mistakes.to_string())
+    };
+    for open in ["listen: '0.0.0.0:80'", "listen: '[::]:80'", "listen: '10.0.0.1:80'", "listen: '[::ffff:10.0.0.1]:80'"]
+    {
+        let told = http(open).unwrap_err();
+        assert!(
+            told.contains("http.listen") && told.contains("tokens_file") && told.contains("without_tokens"),
+            "{told}"
+        );
+        let pair = "certificate: c, key: k";
+        http(&format!("{open}, tls: {{{pair}}}")).unwrap_err();
+        for closed in
+            ["tokens_file: t".to_owned(), "without_tokens: anywhere".into(), format!("tls: {{{pair}, client_ca: a}}")]
+        {
+            assert_eq!(http(&format!("{open}, {closed}")), Ok(()), "{closed}");
+        }
+    }
+    for near in ["listen: '127.0.0.1:80'", "listen: '127.9.9.9:80'", "listen: '[::1]:80'", "admin_listen: '0.0.0.0:81'"]
+    {
+        assert_eq!(http(near), Ok(()), "{near}");
+    }
+}
+
+const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The YAML blocks of a document.
+fn yaml_blocks(document: &str) -> Vec<&str> {
+    document.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().expect("a block ends")).collect()
+}
+
+#[test]
+fn every_example_of_the_document_on_kafka_security_is_accepted() {
+    let document = std::fs::read_to_string(format!("{REPOSITORY}/docs/kafka-security.md")).expect("the document");
+    let secrets = tempfile::tempdir().expect("a folder");
+    for name in ["kafka-password", "key-password", "client-secret"] {
+        std::fs::write(secrets.path().join(name), "secret\n").expect("a secret");
+    }
+    let document = document.replace("/etc/ebb/secrets", &secrets.path().display().to_string());
+    let blocks = yaml_blocks(&document);
+    assert!(blocks.len() >= 4, "only {} examples", blocks.len());
+    for block in blocks {
+        let whole = match block.starts_with("kafka:") {
+            true => format!("{block}{TWO_LINES}"),
+            false => format!("kafka:\n  brokers: b:1\n  properties:\n{block}{TWO_LINES}"),
+        };
+        let config = parse(&whole).unwrap_or_else(|told| panic!("{told}\n{whole}"));
+        let properties = config.kafka.expect("a kafka section").properties;
+        assert!(properties.contains_key("security.protocol"), "{whole}");
+    }
+}
+
+#[test]
+fn what_the_containers_are_given_is_there_and_accepted() {
+    let read = |name: &str| std::fs::read_to_string(format!("{REPOSITORY}/docker/{name}")).expect(name);
+    let config = parse(&read("ebb.yaml")).unwrap_or_else(|told| panic!("{told}"));
+    assert!(config.http.listen.ip().is_unspecified(), "nobody outside of the container would reach it");
+    let compose = read("compose.yaml");
+    let mounted: Vec<&str> =
+        compose.lines().filter_map(|line| line.trim().strip_prefix("- .")?.split(':').next()).collect();
+    assert_eq!(mounted.len(), 5, "{mounted:?}");
+    for path in mounted {
+        let path = format!("{REPOSITORY}/docker/.{path}");
+        assert!(std::path::Path::new(&path).exists(), "compose.yaml mounts {path}, which is not there");
     }
 }

@@ -1,17 +1,33 @@
 //! The service as a whole: what starts in which order, and stops in which order, with which deadlines.
 //!
-//! Start: hash key, plans, store, workers (which restore in the background), listeners, probes that tell the truth.
+//! Start: store, hash keys, plans, listeners, workers (which restore in the background). Probes tell the truth from the
+//! moment that the listeners are there, also while brokers are waited for.
 //! Stop: no new connections, requests in flight drain, workers take their last checkpoints, the store closes.
 
+mod ask;
 mod demo;
+mod doors;
+mod eval;
+mod health;
+mod outlook;
 mod plans;
 mod produce;
+mod reference;
 mod secret;
 mod topics;
+mod waiting;
 
+pub use ask::{Problem, Remote, Request, show};
 pub use demo::{DemoOptions, demo};
+pub use eval::{
+    DECAYS as EVAL_DECAYS, EvalOptions, Format as EvalFormat, Report as EvalReport, StreamReport as EvalStream,
+    evaluate,
+};
+pub use health::health;
+pub use outlook::{Assumptions, Outlook, outlook};
 pub use plans::plan;
 pub use produce::{ProduceOptions, produce};
+pub use reference::{ReferenceForm, configuration_markdown, metrics_reference};
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,7 +36,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::config::{Config, Mistakes};
@@ -30,12 +45,18 @@ use crate::metrics::Metrics;
 use crate::shard::Plan;
 use crate::store::{OpenReport, ShardId, Store, StoreOptions};
 use crate::workers::{Place, Placed, Readiness, Streams, Workers, WorkersOptions};
+use doors::Doors;
+use waiting::Waiting;
 
 /// Runs the configured service until SIGTERM or Ctrl-C.
 pub fn serve(config: Config) -> anyhow::Result<()> {
     block_on(async {
-        let service = Service::start(config).await?;
-        let stop = stop_signal()?;
+        let mut stop = std::pin::pin!(stop_signal()?);
+        let service = tokio::select! {
+            service = Service::start(config) => service?,
+            // Nothing runs yet that would have to be ended in order.
+            () = &mut stop => return Ok(()),
+        };
         service.run(stop).await
     })
 }
@@ -74,8 +95,7 @@ struct Service {
     metrics: Metrics,
     workers: Workers,
     streams: Streams,
-    listener: TcpListener,
-    admin: Option<TcpListener>,
+    doors: Doors,
 }
 
 impl Service {
@@ -84,33 +104,33 @@ impl Service {
         let metrics = Metrics::new();
         std::fs::create_dir_all(&config.data_dir)
             .with_context(|| format!("making the data directory {}", config.data_dir.display()))?;
-        let key = secret::load_or_create(&config.hash_key_file)?;
+        let store = open_store(&config, &metrics)?;
+        let keys = secret::hash_keys(&config, &store)?;
         let mut plans = BTreeMap::new();
         for (name, stream) in &config.streams {
-            let plan = plans::plan(stream, &config.limits, &key).with_context(|| format!("streams.{name}"))?;
+            let plan = plans::plan_under(stream, &config.limits, &keys).with_context(|| format!("streams.{name}"))?;
             plans.insert(name.clone(), plan);
         }
-        let options = WorkersOptions { store: Arc::new(open_store(&config, &metrics)?), metrics: metrics.clone() };
+        let options = WorkersOptions { store: Arc::new(store), metrics: metrics.clone() };
+        let doors = Doors::bind(&config, &metrics)?;
         let (workers, routes) = match &config.kafka {
-            Some(kafka) => topics::follow(&config, kafka, &plans, &options).await?,
+            Some(kafka) => {
+                let waiting = Waiting::begin(&doors, options.store.clone(), &metrics, http_limits(&config))?;
+                topics::follow(&config, kafka, &plans, &options, &waiting).await?
+            }
             None => embed(&config, plans, &options)?,
         };
         let streams = Streams::new(&workers, routes);
-        let listener = bind(config.http.listen).await?;
-        let admin = match config.http.admin_listen {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
-        Ok(Self { config, metrics, workers, streams, listener, admin })
+        Ok(Self { config, metrics, workers, streams, doors })
     }
 
     fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.doors.address()
     }
 
     /// Serves until `stop` resolves, then drains and takes the last checkpoints.
     async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { config, metrics, workers, streams, listener, admin } = self;
+        let Self { config, metrics, workers, streams, doors } = self;
         let (stopping, stopped) = watch::channel(false);
         let until_stopped = || {
             let mut stopped = stopped.clone();
@@ -119,14 +139,19 @@ impl Service {
                 let _ = stopped.wait_for(|stopped| *stopped).await;
             }
         };
-        tracing::info!(address = %listener.local_addr()?, "listening");
+        let entrance = doors.service()?;
+        let (tokens_needed, encrypted) = (doors.tokens.is_some(), entrance.tls.is_some());
+        tracing::info!(address = %doors.address()?, tokens_needed, encrypted, "listening");
         let api = Arc::new(Api { streams: streams.clone(), metrics: metrics.clone(), limits: http_limits(&config) });
         let mut servers = tokio::task::JoinSet::new();
+        let (admin, tokens) = (doors.admin()?, doors.tokens.clone());
+        drop(doors);
         match admin {
-            None => drop(servers.spawn(http::serve(listener, Routes::all(api), until_stopped()))),
+            None => drop(servers.spawn(http::serve(entrance, Routes::all(api).with_tokens(tokens), until_stopped()))),
             Some(admin) => {
-                tracing::info!(address = %admin.local_addr()?, "listening for probes and metrics");
-                servers.spawn(http::serve(listener, Routes::service(api.clone()), until_stopped()));
+                tracing::info!(address = %admin.listener.local_addr()?, "listening for probes and metrics");
+                let routes = Routes::service(api.clone()).with_tokens(tokens);
+                servers.spawn(http::serve(entrance, routes, until_stopped()));
                 servers.spawn(http::serve(admin, Routes::admin(api), until_stopped()));
             }
         }
@@ -148,10 +173,6 @@ impl Service {
         tracing::info!("stopped");
         failure.map_or(Ok(()), |why| Err(anyhow::anyhow!("kafka: {why}")))
     }
-}
-
-async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))
 }
 
 fn http_limits(config: &Config) -> HttpLimits {
@@ -251,7 +272,7 @@ async fn report_readiness(streams: Streams, metrics: Metrics) {
             tracing::info!("ready");
         }
         // Partitions that came meanwhile are being restored.
-        Readiness::Restoring => tracing::info!("not ready yet"),
+        Readiness::Restoring | Readiness::Waiting(_) => tracing::info!("not ready yet"),
         readiness => tracing::error!(?readiness, "not ready"),
     }
 }

@@ -27,7 +27,7 @@ use crate::filter::sizing::{self, Budget, Demand};
 use crate::filter::stable::FadingSpec;
 use crate::filter::timing::{Drive, LINE_BYTES, Layout, TimingSpec, blocks_most};
 use crate::filter::tuning::tune_decrements;
-use crate::hash::HashKey;
+use crate::hash::{HashKey, HashKeys};
 use crate::shard::{
     AggregateParameters, AggregateSpec, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, Limits, PenaltySpec,
     Plan, Reader, Rule, Rules, Seen, TimeUnit,
@@ -46,15 +46,24 @@ const FADING_ERROR: f64 = 0.01;
 /// Time windows remember this part of themselves more, for events that come late.
 const LATENESS_PART: u64 = 8;
 
-/// The plan of one stream.
+/// Draws the hashes by which sketches sample. It need not be secret, for what is sampled was hashed under a secret key, and
+/// must not change with that key.
+const SAMPLING_SEED: u64 = 0x6562_625f_7365_6564;
+
+/// The plan of one stream under one hash key.
 pub fn plan(stream: &Stream, limits: &service::Limits, key: &HashKey) -> anyhow::Result<Arc<Plan>> {
+    plan_under(stream, limits, &key.clone().into())
+}
+
+/// The plan of one stream.
+pub(super) fn plan_under(stream: &Stream, limits: &service::Limits, keys: &HashKeys) -> anyhow::Result<Arc<Plan>> {
     let (numbers, labels) = (number_paths(stream), label_paths(stream));
     let event = event_spec(&stream.event, (numbers.clone(), labels.clone()), limits);
-    let reader = Reader::new(event, key.clone()).context("event")?;
+    let reader = Reader::new(event, keys.clone()).context("event")?;
     let frequency = stream.frequency.as_ref().map(frequency_spec).transpose().context("frequency")?;
     Ok(Arc::new(Plan {
         dedup: dedup_spec(&stream.dedup, &numbers, &reader).context("dedup")?,
-        aggregates: aggregate_specs(stream, &numbers, &labels, reader.seed())?,
+        aggregates: aggregate_specs(stream, &numbers, &labels, SAMPLING_SEED)?,
         reader: Arc::new(reader),
         max_skew_ms: stream.event.max_skew.0,
         frequency,
@@ -156,7 +165,7 @@ fn dedup_spec(dedup: &Dedup, numbers: &[Path], reader: &Reader) -> anyhow::Resul
     Ok(DedupSpec { filter, seen, penalty, rules: rules(&dedup.rules, numbers, reader), isolation })
 }
 
-fn filter_spec(dedup: &Dedup) -> anyhow::Result<FilterSpec> {
+pub(super) fn filter_spec(dedup: &Dedup) -> anyhow::Result<FilterSpec> {
     let raise = match dedup.filter {
         Filter::Timing => {
             let spec = timing_spec(dedup)?;

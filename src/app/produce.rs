@@ -41,7 +41,7 @@ pub fn produce(options: &ProduceOptions) -> anyhow::Result<()> {
     let topics = runtime.block_on(require(&settings, &wanted))?;
     let partitions = topics[&options.topic].partitions;
     let topic = CString::new(options.topic.as_str())?;
-    let producer = Producer::plain(&settings, MOST_BYTES)?;
+    let mut producer = Producer::plain(&settings, MOST_BYTES)?;
     let traffic = TrafficOptions {
         start_ms: now_ms(),
         rate_per_second: options.rate.map_or(UNPACED_RATE, f64::from),

@@ -1,4 +1,5 @@
-//! The file that holds the hash key: 32 hexadecimal digits, readable by its owner alone, made when it is absent.
+//! The files that hold hash keys: 32 hexadecimal digits, readable by their owner alone. The current one is made when it is
+//! absent; while keys are exchanged there is a previous one, and for ever after the one that first chose partitions.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -7,22 +8,50 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::hash::HashKey;
+use crate::config::Config;
+use crate::hash::{HashKey, HashKeys};
+use crate::store::Store;
+
+/// Where the key that first chose partitions is kept once it is no longer the current one.
+const ROUTING_FACT: &str = "routing-key";
+
+/// The keys of the service.
+pub(super) fn hash_keys(config: &Config, store: &Store) -> anyhow::Result<HashKeys> {
+    let current = load_or_create(&config.hash_key_file)?;
+    let previous = config.hash_key_previous_file.as_deref().map(load).transpose()?;
+    ensure!(
+        previous.as_ref() != Some(&current),
+        "hash_key_previous_file holds the same key as hash_key_file; write the one before, or remove it"
+    );
+    let routing = match (store.meta_get(ROUTING_FACT)?, &previous) {
+        (None, None) => None,
+        (Some(kept), _) => {
+            let secret = <[u8; 16]>::try_from(kept.as_slice()).context("the key that chooses partitions is damaged")?;
+            Some(HashKey::new(secret))
+        }
+        (None, Some(previous)) => {
+            store.meta_put(ROUTING_FACT, &previous.expose())?;
+            Some(previous.clone())
+        }
+    };
+    Ok(HashKeys { routing: routing.filter(|routing| *routing != current), current, previous })
+}
+
+/// Reads a key that must be there.
+fn load(path: &Path) -> anyhow::Result<HashKey> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading the hash key in {}", path.display()))?;
+    warn_when_open_to_others(path);
+    parse(text.trim()).with_context(|| format!("the hash key in {}", path.display()))
+}
 
 /// Reads the key, or makes one. A key that cannot be read is an error: another key would forget everything.
 pub(super) fn load_or_create(path: &Path) -> anyhow::Result<HashKey> {
-    match fs::read_to_string(path) {
-        Ok(text) => {
-            warn_when_open_to_others(path);
-            parse(text.trim()).with_context(|| format!("the hash key in {}", path.display()))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let key = create(path).with_context(|| format!("making a hash key in {}", path.display()))?;
-            tracing::info!(file = %path.display(), "a new hash key was made; keep it: without it all memory is lost");
-            Ok(key)
-        }
-        Err(error) => Err(error).with_context(|| format!("reading the hash key in {}", path.display())),
+    if fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let key = create(path).with_context(|| format!("making a hash key in {}", path.display()))?;
+        tracing::info!(file = %path.display(), "a new hash key was made; keep it: without it all memory is lost");
+        return Ok(key);
     }
+    load(path)
 }
 
 fn parse(text: &str) -> anyhow::Result<HashKey> {
@@ -48,11 +77,12 @@ fn create(path: &Path) -> anyhow::Result<HashKey> {
     Ok(HashKey::new(secret))
 }
 
-fn warn_when_open_to_others(path: &Path) {
+/// Tells that a secret is none.
+pub(super) fn warn_when_open_to_others(path: &Path) {
     if let Ok(metadata) = fs::metadata(path)
         && metadata.permissions().mode() & 0o007 != 0
     {
-        tracing::warn!(file = %path.display(), "the hash key can be read by everybody; chmod 600 it");
+        tracing::warn!(file = %path.display(), "a secret that everybody on this machine can read; chmod 600 it");
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 
+use super::waiting::Waiting;
 use crate::config::Config;
 use crate::config::kafka::{Kafka, Start};
 use crate::config::stream::{Delivery as DeliveryChoice, Stream};
@@ -17,8 +18,7 @@ use crate::workers::{
     Beginning, Delivery, KafkaOptions, Outputs, Placed, SnapshotTopic, StreamSpec, Target, Workers, WorkersOptions,
 };
 
-/// How long brokers may be out of reach at the start.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long brokers are left alone that did not let us in.
 const PAUSE: Duration = Duration::from_millis(500);
 /// What a batch needs beside its only record.
 const BATCH_HEAD_BYTES: usize = 128;
@@ -33,15 +33,16 @@ pub(super) async fn follow(
     kafka: &Kafka,
     plans: &BTreeMap<String, Arc<Plan>>,
     options: &WorkersOptions,
+    waiting: &Waiting,
 ) -> anyhow::Result<(Workers, BTreeMap<String, Placed>)> {
     let settings = settings(kafka);
     settings.check()?;
     let admin = Admin::new(&settings)?;
-    let sources = patiently(&admin, &sources(config)).await?;
+    let sources = patiently(&admin, &sources(config), waiting).await?;
     for (name, stream) in &config.streams {
         keep_partitions(&options.store, name, sources[&stream.topic].partitions)?;
     }
-    let outputs = patiently(&admin, &outputs(config, kafka, &sources)).await?;
+    let outputs = patiently(&admin, &outputs(config, kafka, &sources), waiting).await?;
     let most_bytes = outputs.values().map(|topic| topic.most_bytes).min().unwrap_or(1 << 20);
     let mut streams = BTreeMap::new();
     for (name, stream) in &config.streams {
@@ -58,7 +59,7 @@ pub(super) async fn follow(
             Start::Earliest => Beginning::Earliest,
             Start::Latest => Beginning::Latest,
         },
-        snapshots: snapshots(&admin, kafka, &sources).await?,
+        snapshots: snapshots(&admin, kafka, &sources, waiting).await?,
         most_bytes: most_bytes.saturating_sub(BATCH_HEAD_BYTES).clamp(*LIMIT_BYTES.start(), *LIMIT_BYTES.end()),
     };
     Ok(Workers::follow(options, kafka_options, &streams, config.workers as usize)?)
@@ -69,6 +70,7 @@ async fn snapshots(
     admin: &Admin,
     kafka: &Kafka,
     sources: &BTreeMap<String, Topic>,
+    waiting: &Waiting,
 ) -> anyhow::Result<Option<SnapshotTopic>> {
     let Some(snapshots) = &kafka.snapshots else { return Ok(None) };
     let make = kafka.create_topics.as_ref().map(|create| Make {
@@ -77,7 +79,7 @@ async fn snapshots(
         is_compacted: true,
     });
     let name = snapshots.topic.clone();
-    let topics = patiently(admin, &[Wanted { name: name.clone(), make }]).await?;
+    let topics = patiently(admin, &[Wanted { name: name.clone(), make }], waiting).await?;
     let partitions = topics[&name].partitions;
     Ok(Some(SnapshotTopic { name, partitions, every: Duration::from_millis(snapshots.every.0) }))
 }
@@ -110,13 +112,12 @@ fn outputs(config: &Config, kafka: &Kafka, sources: &BTreeMap<String, Topic>) ->
     wanted
 }
 
-/// Brokers may start later than we do.
-async fn patiently(admin: &Admin, wanted: &[Wanted]) -> anyhow::Result<BTreeMap<String, Topic>> {
-    let begun = Instant::now();
+/// Brokers may start later than we do, and let us in later: probes say meanwhile what is waited for.
+async fn patiently(admin: &Admin, wanted: &[Wanted], waiting: &Waiting) -> anyhow::Result<BTreeMap<String, Topic>> {
     loop {
         match admin.require(wanted).await {
-            Err(fault) if fault.remedy == Remedy::Retry && begun.elapsed() < PATIENCE => {
-                tracing::warn!(%fault, "waiting for the brokers");
+            Err(fault) if fault.remedy == Remedy::Retry => {
+                waiting.note(fault.to_string());
                 tokio::time::sleep(PAUSE).await;
             }
             result => return Ok(result?),

@@ -48,6 +48,9 @@ section! {
         /// The file with the secret key that items are hashed with; made at the first start when it is absent.
         /// `<data_dir>` stands for the directory above. Losing the key means forgetting everything.
         hash_key_file: FilePath = "<data_dir>/hash.key";
+        /// The file with the key before that one, while keys are exchanged: what was recorded under it is found and accepted
+        /// until its window is over. It can go when the metric `ebb_previous_hash_key_needed` is 0 everywhere.
+        hash_key_previous_file: Maybe<FilePath>, eg "/run/secrets/ebb/previous.key";
         /// What is logged, and how.
         log: service::Log = "{}";
         /// The HTTP service and its limits.
@@ -65,6 +68,14 @@ section! {
 }
 
 fn check_config(config: &mut Config, node: &Node, reader: &mut Reader) {
+    if config.hash_key_previous_file.as_ref() == Some(&config.hash_key_file) {
+        reader.rule(
+            node,
+            "hash_key_previous_file",
+            &["hash_key_file"],
+            "is the same as hash_key_file; write the file of the key before, or remove it",
+        );
+    }
     config.hash_key_file = match config.hash_key_file.strip_prefix(DATA_DIR) {
         Ok(rest) => config.data_dir.join(rest),
         Err(_) => std::mem::take(&mut config.hash_key_file),
@@ -82,6 +93,15 @@ fn check_config(config: &mut Config, node: &Node, reader: &mut Reader) {
             "http.admin_listen",
             &["http.listen"],
             "is the same as listen; write another port, or remove it",
+        );
+    }
+    if config.http.is_open_to_strangers() {
+        reader.rule(
+            node,
+            "http.listen",
+            &["http.tokens_file", "http.without_tokens", "http.tls"],
+            "whoever reaches this address could ask and record; name a tokens_file, or write without_tokens: anywhere when \
+             the network keeps strangers out",
         );
     }
     check_topics(config, node, reader);

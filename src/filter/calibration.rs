@@ -33,8 +33,12 @@ impl Bin {
         (self.predicted as f64 / PARTS - self.came_true as f64) / predictions
     }
 
+    fn is_judged(&self) -> bool {
+        self.predictions >= LEAST * UNIT
+    }
+
     fn is_off(&self) -> bool {
-        self.predictions >= LEAST * UNIT && self.error().abs() > TOLERANCE
+        self.is_judged() && self.error().abs() > TOLERANCE
     }
 }
 
@@ -58,6 +62,11 @@ impl Calibration {
     /// Whether stated chances are to be believed.
     pub fn is_trusted(&self) -> bool {
         !self.off
+    }
+
+    /// The greatest difference between prediction and truth among the bins that are judged.
+    pub fn error(&self) -> f64 {
+        self.bins.iter().filter(|bin| bin.is_judged()).map(|bin| bin.error().abs()).fold(0.0, f64::max)
     }
 
     pub fn record(&mut self, chance: f64, came_true: Outcome) {

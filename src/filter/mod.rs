@@ -6,6 +6,7 @@ pub mod cells;
 pub mod classic;
 pub mod decision;
 pub mod distinct;
+pub mod forecast;
 pub mod frequency;
 pub mod importance;
 pub mod importance_buckets;

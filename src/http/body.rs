@@ -1,4 +1,5 @@
-//! Bodies: a request's is JSON, whole, in time and within its limit, or a problem; an answer's is JSON.
+//! Bodies: a request's is of the type that it must be, whole, in time and within its limit, or a problem; an answer's is
+//! JSON.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,7 +16,20 @@ use crate::units;
 
 /// Reads the body of a request that must be JSON. Nothing is read when the head already tells that it cannot be taken.
 pub(super) async fn read_json(request: Request, most_bytes: usize, deadline: Instant) -> Result<Bytes, Problem> {
-    require_json(request.headers())?;
+    let is_json =
+        |media: &str| media == "application/json" || media.starts_with("application/") && media.ends_with("+json");
+    require(request.headers(), is_json, "send content-type: application/json")?;
+    read(request, most_bytes, deadline).await
+}
+
+/// As [`read_json`], of a request that must be plain bytes.
+pub(super) async fn read_bytes(request: Request, most_bytes: usize, deadline: Instant) -> Result<Bytes, Problem> {
+    let is_bytes = |media: &str| media == "application/octet-stream";
+    require(request.headers(), is_bytes, "send content-type: application/octet-stream")?;
+    read(request, most_bytes, deadline).await
+}
+
+async fn read(request: Request, most_bytes: usize, deadline: Instant) -> Result<Bytes, Problem> {
     let body = request.into_body();
     // A declared length; what comes in chunks is measured while it is read.
     if body.size_hint().lower() > most_bytes as u64 {
@@ -27,20 +41,17 @@ pub(super) async fn read_json(request: Request, most_bytes: usize, deadline: Ins
     }
 }
 
-fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+fn require(headers: &HeaderMap, is_right: impl Fn(&str) -> bool, right: &'static str) -> Result<(), Problem> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     if let Some(encoding) = text(header::CONTENT_ENCODING)
         && !encoding.eq_ignore_ascii_case("identity")
     {
-        let detail = "bodies are not decompressed here; send the JSON as it is, without content-encoding";
+        let detail = "bodies are not decompressed here; send the body as it is, without content-encoding";
         return Err(Problem::new(Kind::UnsupportedEncoding, detail));
     }
     let declared = text(header::CONTENT_TYPE).unwrap_or_default();
     let media = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if media == "application/json" || media.starts_with("application/") && media.ends_with("+json") {
-        return Ok(());
-    }
-    Err(Problem::new(Kind::UnsupportedMediaType, "send content-type: application/json"))
+    if is_right(&media) { Ok(()) } else { Err(Problem::new(Kind::UnsupportedMediaType, right)) }
 }
 
 async fn collect(mut body: Body, most_bytes: usize) -> Result<Bytes, Problem> {
@@ -70,12 +81,16 @@ async fn collect(mut body: Body, most_bytes: usize) -> Result<Bytes, Problem> {
 
 fn too_large(most_bytes: usize) -> Problem {
     let most = units::Bytes(most_bytes as u64);
-    Problem::new(Kind::BodyTooLarge, format!("a body may have at most {most}; send fewer events in one batch"))
+    Problem::new(Kind::BodyTooLarge, format!("a body may have at most {most}; send less at once"))
 }
+
+/// Most answers are no longer.
+const ANSWER_BYTES: usize = 512;
 
 /// An answer as JSON.
 pub(super) fn json(answer: &impl Serialize) -> Response {
-    let body = serde_json::to_vec(answer).expect("answers are texts and numbers: they have a JSON form");
+    let mut body = Vec::with_capacity(ANSWER_BYTES);
+    serde_json::to_writer(&mut body, answer).expect("answers are texts and numbers: they have a JSON form");
     let mut response = body.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

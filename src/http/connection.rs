@@ -8,13 +8,16 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
+use tokio_rustls::server::TlsStream;
 use tower::Service;
 
 use super::pace::{Pace, Paced, Phase};
 use super::server::HttpLimits;
+use super::tls::Tls;
 use crate::metrics::Metrics;
 
 /// hyper takes no smaller buffer.
@@ -26,15 +29,46 @@ pub(super) struct Shared {
     pub(super) router: Router,
     pub(super) metrics: Metrics,
     pub(super) limits: Arc<HttpLimits>,
+    pub(super) tls: Option<Tls>,
     /// True once no further requests are wanted.
     pub(super) stopping: watch::Receiver<bool>,
 }
 
 impl Shared {
     /// Serves requests until the client leaves, a deadline passes, or the service stops.
-    pub(super) async fn serve(self, socket: TcpStream) {
+    pub(super) async fn serve(mut self, socket: TcpStream) {
         // Answers are small and awaited. A socket that is already gone shows it at the first read.
         let _ = socket.set_nodelay(true);
+        match self.tls.take() {
+            None => self.serve_on(socket).await,
+            Some(tls) => {
+                if let Some(socket) = self.shake_hands(&tls, socket).await {
+                    self.serve_on(socket).await;
+                }
+            }
+        }
+    }
+
+    /// `None` when the client did not manage it, in time, before a stop.
+    async fn shake_hands(&mut self, tls: &Tls, socket: TcpStream) -> Option<TlsStream<TcpStream>> {
+        let handshake = timeout(self.limits.handshake_timeout, tls.acceptor().accept(socket));
+        let shaken = tokio::select! {
+            biased;
+            shaken = handshake => shaken,
+            _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+        };
+        match shaken {
+            Ok(Ok(socket)) => return Some(socket),
+            Ok(Err(error)) => {
+                self.metrics.http_handshake_failures.inc();
+                tracing::debug!(%error, "no TLS connection came about");
+            }
+            Err(_) => self.metrics.http_timeouts.with_label_values(&["handshake"]).inc(),
+        }
+        None
+    }
+
+    async fn serve_on<S: AsyncRead + AsyncWrite + Unpin>(self, socket: S) {
         let pace = Arc::new(Pace::new(self.limits.clone()));
         let io = TokioIo::new(Paced { socket, pace: pace.clone(), discarded: 0 });
         let (router, paced) = (self.router, pace.clone());

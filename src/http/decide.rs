@@ -8,14 +8,58 @@ use axum::response::Response;
 use tokio::time::{Instant, timeout_at};
 
 use super::body::{self, json};
-use super::decision::{Decision, Decisions};
+use super::decision::{DecideAnswer, Decision, Decisions};
+use super::forms::DecideBody;
+use super::guard;
+use super::openapi::Common;
+use super::position::{Partitions, late};
 use super::problem::{Kind, Problem};
 use super::question::{Asked, Envelope, Events, Intent};
 use super::routes::Api;
 use crate::metrics::Metrics;
-use crate::shard::{NextOffset, Question, Reason};
+use crate::shard::{Question, Reason};
 use crate::workers::{AskError, RecordError, Stream};
 
+/// Was it seen within the window, and which answer costs less if it is wrong?
+///
+/// With `"record": true` the event is also remembered. A rejected event is a decision, too: one bad event of a batch spoils
+/// no other.
+#[utoipa::path(
+    post,
+    path = "/v1/streams/{stream}/decide",
+    tag = "decisions",
+    params(("stream" = String, Path, description = "A stream's name", example = "clicks")),
+    request_body(content = DecideBody, examples(
+        ("ask" = (summary = "Was it seen?", value = json!({"event": {"ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1"}}))),
+        ("explain" = (summary = "With all that is known", value = json!({
+            "event": {"ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1"},
+            "window": "10m",
+            "penalty": {"false_duplicate": 0.4, "missed_duplicate": 0.05},
+            "prior": 0.001,
+            "explain": true
+        }))),
+        ("record" = (summary = "And remember it", value = json!({
+            "event": {
+                "click_id": "c-1", "ts": 1700000000000i64, "ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1",
+                "tier": 2, "cost": 0.25
+            }, "record": true
+        }))),
+        ("batch" = (summary = "Many at once", value = json!({
+            "events": [
+                {
+                "click_id": "c-1", "ts": 1700000000000i64, "ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1",
+                "tier": 2, "cost": 0.25
+            },
+                {
+                "click_id": "c-2", "ts": 1700000000000i64, "ip": "10.1.2.4", "ad": "ad-7", "user": "u-2", "campaign": "c2",
+                "tier": 1, "cost": 0.5
+            }
+            ],
+            "record": true
+        }))),
+    )),
+    responses((status = 200, description = "The decision, or one for each event", body = DecideAnswer), Common),
+)]
 pub(super) async fn decide(
     State(api): State<Arc<Api>>,
     name: Result<Path<String>, PathRejection>,
@@ -24,8 +68,12 @@ pub(super) async fn decide(
     let deadline = Instant::now() + api.limits.request_timeout;
     let (name, stream) = api.stream(name)?;
     api.require_ready()?;
+    let scope = guard::scope(&request);
     let body = body::read_json(request, api.limits.max_body_bytes, deadline).await?;
     let (events, intent, partition) = Envelope::parse(&body)?;
+    if let Intent::Record = intent {
+        scope.require_write()?;
+    }
     let stream = &stream.narrowed(partition)?;
     let call = Call { name: &name, stream, metrics: &api.metrics, deadline };
     call.decide(events, intent).await
@@ -41,14 +89,19 @@ struct Call<'a> {
 
 impl Call<'_> {
     async fn decide(&self, events: Events<'_>, intent: Intent) -> Result<Response, Problem> {
-        let mut decisions = match intent {
-            Intent::Record => self.record(&events).await?,
+        let (mut decisions, answered) = match intent {
+            Intent::Record => (self.record(&events).await?, None),
             Intent::Ask(asked) => self.ask(&events, asked).await?,
         };
-        match events {
-            Events::Batch(_) => Ok(json(&Decisions { decisions })),
-            Events::One(_) => Ok(json(&decisions.pop().expect("as many decisions as events, and there is one event"))),
-        }
+        let partitions = answered.map(|answered| Partitions::new(answered, self.stream));
+        Ok(match events {
+            Events::Batch(_) => json(&DecideAnswer::Batch(Decisions { decisions, partitions })),
+            Events::One(_) => {
+                let mut one = decisions.pop().expect("as many decisions as events, and there is one event");
+                one.partitions = partitions;
+                json(&DecideAnswer::One(Box::new(one)))
+            }
+        })
     }
 
     async fn record(&self, events: &Events<'_>) -> Result<Vec<Decision>, Problem> {
@@ -59,28 +112,24 @@ impl Call<'_> {
             Ok(recorded) => recorded?,
             Err(_) => return Err(Problem::new(Kind::AnswerTimeout, UNCERTAIN)),
         };
-        Ok(merge(verdicts, recorded.iter().map(Decision::recorded)))
+        merge(verdicts, recorded.iter().map(|recorded| Ok(Decision::recorded(recorded))))
     }
 
-    async fn ask(&self, events: &Events<'_>, asked: Asked) -> Result<Vec<Decision>, Problem> {
-        let Asked { window, penalties, share, at_least } = asked;
+    /// The decisions and, where partitions can be another instance's, those that were asked.
+    async fn ask(&self, events: &Events<'_>, asked: Asked) -> Result<(Vec<Decision>, Option<Vec<u32>>), Problem> {
+        let Asked { window, penalties, share, at_least, depth } = asked;
         self.stream.plan().dedup.window_of(window)?;
         let reader = self.stream.reader();
         let subjects = events.as_slice().iter().map(|event| reader.read_subject(event.get().as_bytes()));
         let question = |subject| Question { subject, window, penalties, share };
         let (questions, verdicts) = split(subjects.map(|read| read.map(question)));
-        // Who wrote offset n wants it folded: the position behind it.
-        let position = NextOffset(at_least.map_or(0, |offset| offset.saturating_add(1)));
-        let answers = match timeout_at(self.deadline, self.stream.ask(questions, position)).await {
-            Ok(answers) => answers?.answers,
-            Err(_) if at_least.is_some() => return Err(Problem::new(Kind::AnswerTimeout, NOT_REACHED)),
-            Err(_) => return Err(Problem::new(Kind::AnswerTimeout, "the service is overloaded; ask again later")),
+        let Ok(answers) = timeout_at(self.deadline, self.stream.ask(questions, depth, &at_least)).await else {
+            return Err(late(&at_least));
         };
-        let answers = answers
-            .into_iter()
-            .map(|(answer, as_of)| answer.map(|answer| Decision::answered(&answer, as_of)))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(merge(verdicts, answers.into_iter()))
+        let answers = answers?;
+        let answered = self.stream.is_shared().then_some(answers.answered);
+        let decided = answers.answers.into_iter().map(|(answer, as_of)| Ok(Decision::answered(&answer?, as_of)));
+        Ok((merge(verdicts, decided)?, answered))
     }
 
     /// What is refused at the edge never reaches a worker, which counts the rest.
@@ -93,7 +142,6 @@ impl Call<'_> {
 }
 
 const UNCERTAIN: &str = "the events may or may not have been recorded; send them again: those that were are duplicates";
-const NOT_REACHED: &str = "the log did not reach `at_least` in time; it is the offset that a record was answered with";
 
 /// Separates what could be read from why the rest could not, and remembers the places.
 fn split<T>(read: impl Iterator<Item = Result<T, Reason>>) -> (Vec<T>, Vec<Result<(), Reason>>) {
@@ -103,9 +151,12 @@ fn split<T>(read: impl Iterator<Item = Result<T, Reason>>) -> (Vec<T>, Vec<Resul
 }
 
 /// Puts decisions back in the places of the events they are about.
-fn merge(places: Vec<Result<(), Reason>>, mut decided: impl Iterator<Item = Decision>) -> Vec<Decision> {
+fn merge(
+    places: Vec<Result<(), Reason>>,
+    mut decided: impl Iterator<Item = Result<Decision, Problem>>,
+) -> Result<Vec<Decision>, Problem> {
     let place = |place| match place {
-        Err(reason) => Decision::rejected(reason),
+        Err(reason) => Ok(Decision::rejected(reason)),
         Ok(()) => decided.next().expect("each event that could be read was decided"),
     };
     places.into_iter().map(place).collect()
@@ -134,7 +185,7 @@ impl From<AskError> for Problem {
                 Problem::new(Kind::Elsewhere, "the partition is another instance's, or is being restored; ask there")
             }
             AskError::NoPartition { partitions } => {
-                Problem::new(Kind::InvalidQuestion, format!("the stream has {partitions} partitions, from 0 on"))
+                Problem::new(Kind::UnknownPartition, format!("the stream has {partitions} partitions, from 0 on"))
             }
             AskError::Stopping => Problem::new(Kind::Stopping, "ask again, elsewhere or later"),
         }

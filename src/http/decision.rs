@@ -1,33 +1,58 @@
 //! Decisions as JSON.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use crate::shard::{self, AgeRange, Answer, Reason, Span, Verdict};
-use crate::workers::Recorded;
+use super::details::{Age, ExpectedPenalty, Explanation, Posterior};
+use super::position::{AsOf, Partitions};
+use crate::shard::{self, Answer, Reason, Verdict};
+use crate::workers::{Decided, Recorded};
 
-/// The answer to a batch.
-#[derive(Debug, Serialize)]
+/// The answer to one event, or to a batch.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum DecideAnswer {
+    One(Box<Decision>),
+    Batch(Decisions),
+}
+
+/// The answer to a batch: as many decisions as events, in their order.
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Decisions {
     pub(super) decisions: Vec<Decision>,
+    /// Of how many partitions each decision speaks, where partitions can be another instance's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) partitions: Option<Partitions>,
 }
 
 /// What was decided about one event.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Decision {
+    #[schema(value_type = VerdictName)]
     verdict: &'static str,
+    /// Why it was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ReasonName>)]
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
     /// Why the answer is what it is; absent when the memory was not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BasisName>)]
     basis: Option<&'static str>,
+    /// With the basis `posterior`.
     #[serde(skip_serializing_if = "Option::is_none")]
     posterior: Option<Posterior>,
+    /// With the basis `posterior`.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected_penalty: Option<ExpectedPenalty>,
+    /// How long ago the item was last accepted, as far as the memory can tell; absent when it is not remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<Age>,
+    /// With `explain`, where the filter keeps ages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<Box<Explanation>>,
+    /// The item's decayed count before this event, where the stream keeps one.
     #[serde(skip_serializing_if = "Option::is_none")]
     frequency: Option<Frequency>,
     /// Where in the log it was recorded.
@@ -36,44 +61,42 @@ pub(super) struct Decision {
     /// Absent when the event was rejected before it met the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     as_of: Option<AsOf>,
-}
-
-/// How likely the item was, and was not, seen within the window.
-#[derive(Debug, Serialize)]
-struct Posterior {
-    seen: f64,
-    unseen: f64,
-}
-
-/// What either answer is expected to cost.
-#[derive(Debug, Serialize)]
-struct ExpectedPenalty {
-    duplicate: f64,
-    unique: f64,
-}
-
-/// The item's decayed count before this event.
-#[derive(Debug, Serialize)]
-struct Frequency {
-    count: f64,
-    /// The truth may be higher: counters ran out of room.
-    lower_bound: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Age {
-    Time { least_ms: u64, below_ms: u64 },
-    Count { least_events: u64, below_events: u64 },
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct AsOf {
-    partition: u32,
-    next: u64,
+    /// Of how many partitions it speaks, where partitions can be another instance's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    time_ms: Option<i64>,
+    pub(super) partitions: Option<Partitions>,
 }
+
+/// A decayed count.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Frequency {
+    pub(super) count: f64,
+    /// The truth may be higher: counters ran out of room. Otherwise it may only be lower.
+    pub(super) lower_bound: bool,
+}
+
+/// Declares the texts that a field can be, as an enumeration of the description.
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident: $all:expr) => {
+        $(#[$doc])*
+        pub(super) struct $name;
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .enum_values(Some($all))
+                    .build()
+                    .into()
+            }
+        }
+
+        impl ToSchema for $name {}
+    };
+}
+
+names!(VerdictName: ["unique", "duplicate", "late", "rejected"]);
+names!(ReasonName: Reason::ALL.map(Reason::name));
+names!(BasisName: shard::Basis::ALL.map(shard::Basis::name));
 
 impl Decision {
     fn of(verdict: Verdict) -> Self {
@@ -89,9 +112,11 @@ impl Decision {
             posterior: None,
             expected_penalty: None,
             age: None,
+            explanation: None,
             frequency: None,
             offset: None,
             as_of: None,
+            partitions: None,
         }
     }
 
@@ -107,8 +132,9 @@ impl Decision {
         Self { offset: Some(recorded.offset), as_of: Some(recorded.as_of.into()), ..decision }
     }
 
-    pub(super) fn answered(answer: &Answer, as_of: shard::AsOf) -> Self {
-        Self { as_of: Some(as_of.into()), ..Self::remembered(answer) }
+    pub(super) fn answered(decided: &Decided, as_of: shard::AsOf) -> Self {
+        let explanation = decided.details.as_deref().map(|details| Box::new(details.into()));
+        Self { explanation, as_of: Some(as_of.into()), ..Self::remembered(&decided.answer) }
     }
 
     fn remembered(answer: &Answer) -> Self {
@@ -119,29 +145,15 @@ impl Decision {
             basis: Some(answer.basis.name()),
             posterior: belief,
             expected_penalty: expected,
-            age: answer.age.and_then(age),
+            age: answer.age.and_then(Age::of),
             frequency,
             ..Self::of(answer.verdict)
         }
     }
 }
 
-/// Both ends are in the unit of the stream's window.
-fn age(range: AgeRange) -> Option<Age> {
-    match (range.least, range.below) {
-        (Span::Milliseconds(least_ms), Span::Milliseconds(below_ms)) => Some(Age::Time { least_ms, below_ms }),
-        (Span::Events(least_events), Span::Events(below_events)) => Some(Age::Count { least_events, below_events }),
-        (Span::Milliseconds(_), Span::Events(_)) | (Span::Events(_), Span::Milliseconds(_)) => None,
-    }
-}
-
-impl From<shard::AsOf> for AsOf {
-    fn from(as_of: shard::AsOf) -> Self {
-        Self { partition: as_of.partition, next: as_of.next.0, time_ms: as_of.time_ms }
-    }
-}
-
-fn explain(reason: Reason) -> &'static str {
+/// A reason in words.
+pub(super) fn explain(reason: Reason) -> &'static str {
     match reason {
         Reason::Empty => "the event has no content",
         Reason::Encoding => "a text of the event is not valid Unicode, or contains NUL",

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::routes::Api;
 use crate::random::mix;
@@ -24,11 +25,12 @@ pub(super) async fn observe(State(api): State<Arc<Api>>, request: Request, next:
     let id = given_id(request.headers()).unwrap_or_else(make_id);
     let path = request.extensions().get::<MatchedPath>().cloned();
     let route = path.as_ref().map_or(OTHER, MatchedPath::as_str);
-    let span = tracing::debug_span!("request", id = text(&id), method = %request.method(), route);
-    let mut response = next.run(request).instrument(span).await;
+    let span = tracing::debug_span!("request", id = text(&id), method = %request.method(), route, caller = Empty);
+    let mut response = next.run(request).instrument(span.clone()).await;
     let (status, elapsed) = (response.status(), started.elapsed());
     api.metrics.http_requests.with_label_values(&[route, status.as_str()]).inc();
     api.metrics.http_seconds.with_label_values(&[route]).observe(elapsed.as_secs_f64());
+    span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = elapsed.as_millis() as u64, "answered"));
     // 503 is expected while starting and stopping, and the cause is logged where it is.
     if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
         tracing::warn!(

@@ -2,16 +2,20 @@
 
 use std::fmt;
 
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::position::parse_at_least;
 use super::problem::{Kind, Problem};
 use crate::shard::{Penalties, QuestionError, Share, Span};
 use crate::units::{DurationMs, parse_duration_ms};
+use crate::workers::{AtLeast, Depth};
 
 /// How many events one batch may have.
 pub const MOST_EVENTS: usize = 10_000;
+/// How many when each is to be explained: an explanation is as long as dozens of decisions.
+pub const MOST_EXPLAINED: usize = 1_000;
 
 /// The body of a decision: one event or a batch, and what is asked about it.
 #[derive(Debug, Deserialize)]
@@ -25,32 +29,111 @@ pub(super) struct Envelope<'a> {
     record: bool,
     window: Option<String>,
     penalty: Option<Penalty>,
-    prior: Option<f64>,
-    at_least: Option<u64>,
+    prior: Option<Exact>,
+    at_least: Option<Place>,
+    #[serde(default, deserialize_with = "partition")]
     partition: Option<u32>,
+    #[serde(default)]
+    explain: bool,
+}
+
+/// `at_least`, as a number or as text.
+#[derive(Debug)]
+pub(super) enum Place {
+    Offset(u64),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = Place;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an offset, or a text such as 0:17")
+            }
+
+            fn visit_u64<E>(self, offset: u64) -> Result<Place, E> {
+                Ok(Place::Offset(offset))
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, offset: f64) -> Result<Place, E> {
+                whole(offset).map(Place::Offset).ok_or_else(|| E::invalid_type(Unexpected::Float(offset), &self))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Place, E> {
+                Ok(Place::Text(text.to_owned()))
+            }
+        }
+
+        json.deserialize_any(Either)
+    }
+}
+
+/// What JSON takes for a whole number, whatever it was written as: 3.0 is 3.
+fn whole(number: f64) -> Option<u64> {
+    (number >= 0.0 && number < u64::MAX as f64 && number.trunc() == number).then_some(number as u64)
+}
+
+/// A partition's number.
+pub(super) fn partition<'de, D: Deserializer<'de>>(json: D) -> Result<Option<u32>, D::Error> {
+    match Option::<Place>::deserialize(json)? {
+        None => Ok(None),
+        Some(Place::Offset(number)) if u32::try_from(number).is_ok() => Ok(Some(number as u32)),
+        Some(Place::Offset(_) | Place::Text(_)) => {
+            Err(serde::de::Error::custom("a partition is a whole number below 2^32"))
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn read(place: Option<&Self>) -> Result<AtLeast, Problem> {
+        let at_least = match place {
+            None => Ok(AtLeast::Anywhere),
+            Some(Place::Offset(offset)) => Ok(AtLeast::Offset(*offset)),
+            Some(Place::Text(text)) => parse_at_least(text),
+        };
+        at_least.map_err(|detail| Problem::new(Kind::InvalidQuestion, detail))
+    }
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Penalty {
-    false_duplicate: f64,
-    missed_duplicate: f64,
+    false_duplicate: Exact,
+    missed_duplicate: Exact,
+}
+
+/// A number as it is written. serde_json's own reading may be off in the last place, which makes a 1 of the largest
+/// number below it.
+#[derive(Debug, Clone, Copy)]
+struct Exact(f64);
+
+impl<'de> Deserialize<'de> for Exact {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(json)?.get();
+        // Of all JSON only numbers can be read so, and 1e999 is read as infinite: those who take it know their bounds.
+        text.parse().map(Self).map_err(|_| serde::de::Error::custom("a penalty or a prior must be a number"))
+    }
 }
 
 /// What is to be done with the events of an envelope.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) enum Intent {
     Record,
     Ask(Asked),
 }
 
 /// What a question brings besides its events.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Asked {
     pub(super) window: Option<Span>,
     pub(super) penalties: Option<Penalties>,
     pub(super) share: Option<Share>,
-    pub(super) at_least: Option<u64>,
+    pub(super) at_least: AtLeast,
+    pub(super) depth: Depth,
 }
 
 /// One event answered alone, or a batch answered as a list.
@@ -71,42 +154,42 @@ impl<'a> Events<'a> {
 
 impl<'a> Envelope<'a> {
     pub(super) fn parse(body: &'a [u8]) -> Result<(Events<'a>, Intent, Option<u32>), Problem> {
-        let text = std::str::from_utf8(body).map_err(|error| {
-            let detail = format!("byte {} of the body does not belong to UTF-8 text", error.valid_up_to());
-            Problem::new(Kind::InvalidUtf8, detail)
-        })?;
-        let envelope: Envelope<'a> = serde_json::from_str(text).map_err(|error| misread(&error))?;
+        let envelope: Envelope<'a> = parse_json(body)?;
         let intent = envelope.intent()?;
-        let partition = envelope.partition;
-        Ok((envelope.events()?, intent, partition))
+        let (partition, explain) = (envelope.partition, envelope.explain);
+        let events = envelope.events()?;
+        match events.as_slice().len() {
+            count if explain && count > MOST_EXPLAINED => Err(Problem::new(
+                Kind::BatchTooLarge,
+                format!("{count} events were sent, with `explain` a batch may have {MOST_EXPLAINED}; send several"),
+            )),
+            _ => Ok((events, intent, partition)),
+        }
     }
 
     fn intent(&self) -> Result<Intent, Problem> {
-        let Self { record, window, penalty, prior, at_least, .. } = self;
+        let Self { record, window, penalty, prior, at_least, explain, .. } = self;
         if *record {
-            let asks = window.is_some() || penalty.is_some() || prior.is_some() || at_least.is_some();
+            let asks = window.is_some() || penalty.is_some() || prior.is_some() || at_least.is_some() || *explain;
             let detail = "a recorded event is judged at the end of the log as configured: leave out `window`, `penalty`, \
-                          `prior` and `at_least`, or ask with \"record\": false";
+                          `prior`, `at_least` and `explain`, or ask with \"record\": false";
             return if asks { Err(Problem::new(Kind::ConflictingFields, detail)) } else { Ok(Intent::Record) };
         }
         let refused = |error: &dyn fmt::Display| Problem::new(Kind::InvalidQuestion, error.to_string());
-        let penalties = penalty.map(|penalty| Penalties::new(penalty.false_duplicate, penalty.missed_duplicate));
+        let penalties = penalty.map(|given| Penalties::new(given.false_duplicate.0, given.missed_duplicate.0));
         Ok(Intent::Ask(Asked {
             window: window.as_deref().map(parse_span).transpose()?,
             penalties: penalties.transpose().map_err(|error| refused(&error))?,
-            share: prior.map(Share::new).transpose().map_err(|error| refused(&error))?,
-            at_least: *at_least,
+            share: prior.map(|prior| Share::new(prior.0)).transpose().map_err(|error| refused(&error))?,
+            at_least: Place::read(at_least.as_ref())?,
+            depth: if *explain { Depth::Details } else { Depth::Verdict },
         }))
     }
 
     fn events(self) -> Result<Events<'a>, Problem> {
         match (self.event, self.events) {
             (Some(event), None) => Ok(Events::One(event)),
-            (None, Some(batch)) if batch.count <= MOST_EVENTS => Ok(Events::Batch(batch.events)),
-            (None, Some(batch)) => Err(Problem::new(
-                Kind::BatchTooLarge,
-                format!("{} events were sent, a batch may have {MOST_EVENTS}; send several", batch.count),
-            )),
+            (None, Some(batch)) => Ok(Events::Batch(batch.whole()?)),
             (Some(_), Some(_)) => {
                 Err(Problem::new(Kind::ConflictingFields, "send either `event` or `events`, not both"))
             }
@@ -120,9 +203,20 @@ impl<'a> Envelope<'a> {
 
 /// The events of a batch. What is beyond the limit is counted, not kept.
 #[derive(Debug)]
-struct Batch<'a> {
-    events: Vec<&'a RawValue>,
-    count: usize,
+pub(super) struct Batch<'a> {
+    pub(super) events: Vec<&'a RawValue>,
+    pub(super) count: usize,
+}
+
+impl<'a> Batch<'a> {
+    /// All of them, if they are not too many.
+    pub(super) fn whole(self) -> Result<Vec<&'a RawValue>, Problem> {
+        if self.count <= MOST_EVENTS {
+            return Ok(self.events);
+        }
+        let detail = format!("{} events were sent, a batch may have {MOST_EVENTS}; send several", self.count);
+        Err(Problem::new(Kind::BatchTooLarge, detail))
+    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Batch<'a> {
@@ -153,6 +247,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Batch<'a> {
 
         json.deserialize_seq(List)
     }
+}
+
+/// Reads a body that is one JSON document of a known form.
+pub(super) fn parse_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    let text = std::str::from_utf8(body).map_err(|error| {
+        let detail = format!("byte {} of the body does not belong to UTF-8 text", error.valid_up_to());
+        Problem::new(Kind::InvalidUtf8, detail)
+    })?;
+    serde_json::from_str(text).map_err(|error| misread(&error))
 }
 
 fn misread(error: &serde_json::Error) -> Problem {
@@ -196,9 +299,8 @@ impl From<QuestionError> for Problem {
                 Kind::OtherWindow,
                 format!("{} was asked for, the stream's window is {}", span_text(asked), span_text(most)),
             ),
-            QuestionError::EmptyWindow | QuestionError::NoWindow => {
-                Problem::new(Kind::InvalidWindow, error.to_string())
-            }
+            QuestionError::NoWindow => Problem::new(Kind::OtherWindow, error.to_string()),
+            QuestionError::EmptyWindow => Problem::new(Kind::InvalidWindow, error.to_string()),
             QuestionError::Penalty(error) => Problem::new(Kind::InvalidQuestion, error.to_string()),
         }
     }

@@ -1,4 +1,5 @@
-//! The accept loop: `axum::serve` has no timers, so that a client who sends nothing would be waited for without end.
+//! The accept loop: `axum::serve` has no timers, so that a client who sends nothing would be waited for without end, and
+//! no TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -12,12 +13,15 @@ use tokio::time::timeout;
 use super::connection::Shared;
 use super::routes::Routes;
 use super::seats::Seats;
+use super::tls::Tls;
 
 /// What a client may cost.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
     /// The longest from the end of a request's head to its answer, the body included.
     pub request_timeout: Duration,
+    /// The longest a TLS handshake may take.
+    pub handshake_timeout: Duration,
     /// The longest a head may take from its first byte on.
     pub header_timeout: Duration,
     /// The longest a new connection may say nothing.
@@ -39,6 +43,7 @@ impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(5),
             first_byte_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(30),
@@ -55,15 +60,30 @@ impl Default for HttpLimits {
 /// How long to wait when no connection can be accepted, for instance because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Where clients come in.
+#[derive(Debug)]
+pub struct Entrance {
+    pub listener: TcpListener,
+    /// Without it connections are in the clear.
+    pub tls: Option<Tls>,
+}
+
+impl From<TcpListener> for Entrance {
+    fn from(listener: TcpListener) -> Self {
+        Self { listener, tls: None }
+    }
+}
+
 /// Serves `routes` until `shutdown` is ready, then lets requests in flight finish within `limits.drain`.
-pub async fn serve(listener: TcpListener, routes: Routes, shutdown: impl Future<Output = ()>) {
+pub async fn serve(entrance: impl Into<Entrance>, routes: Routes, shutdown: impl Future<Output = ()>) {
+    let Entrance { listener, tls } = entrance.into();
     let (router, api) = routes.into_parts();
     let limits = Arc::new(api.limits.clone());
     let metrics = api.metrics.clone();
     let seats =
         Seats::new(limits.max_connections, limits.max_connections_per_address, metrics.http_connections.clone());
     let (stop, stopping) = watch::channel(false);
-    let shared = Shared { router, metrics, limits: limits.clone(), stopping };
+    let shared = Shared { router, metrics, limits: limits.clone(), tls, stopping };
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {

@@ -8,28 +8,56 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use serde::Serialize;
 use tokio::time::timeout;
+use utoipa::ToSchema;
 
 use super::body::json;
-use super::decision::AsOf;
+use super::checkpoint::Place;
+use super::decision::BasisName;
+use super::openapi::Common;
+use super::position::{AsOf, Partitions};
 use super::problem::{Kind, Problem};
 use super::question::span_text;
 use super::routes::Api;
-use crate::shard::{AggregateStatus, Counts, KeyCounts, Reason, Refusal, Seen};
+use crate::filter::frequency::FrequencySpec;
+use crate::shard::{self, AggregateSpec, AggregateStatus, Counts, KeyCounts, Reason, Refusal, Seen};
+use crate::units::DurationMs;
 use crate::workers::{ShardStatus, Stream};
 
-#[derive(Serialize)]
-struct List<'a> {
-    streams: Vec<Summary<'a>>,
+/// All streams.
+#[derive(Serialize, ToSchema)]
+pub(super) struct List {
+    streams: Vec<Summary>,
 }
 
-#[derive(Serialize)]
-struct Summary<'a> {
-    name: &'a str,
+/// What a stream reads and keeps.
+#[derive(Serialize, ToSchema)]
+struct Summary {
+    name: String,
     partitions: usize,
+    event: Event,
     dedup: Dedup,
+    /// How items are counted; absent where they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frequency: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    aggregates: Vec<AggregateSummary>,
 }
 
-#[derive(Serialize)]
+/// The fields that are read of an event.
+#[derive(Serialize, ToSchema)]
+struct Event {
+    /// What must not repeat.
+    item: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
 struct Dedup {
     /// Absent where the filter forgets at random.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,30 +65,55 @@ struct Dedup {
     seen: &'static str,
 }
 
-#[derive(Serialize)]
-struct Detail<'a> {
+#[derive(Serialize, ToSchema)]
+struct AggregateSummary {
+    name: String,
+    method: &'static str,
+    epsilon: f64,
+    horizon: String,
+    /// How many keys have a place of their own; absent where it is not kept by key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<u32>,
+}
+
+/// A stream and its shards that are here.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Detail {
     #[serde(flatten)]
-    summary: Summary<'a>,
+    summary: Summary,
+    /// Whose shards answer here.
+    answering: Partitions,
     shards: Vec<Shard>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Shard {
     as_of: AsOf,
-    /// Up to where the newest stored checkpoint reaches.
-    checkpoint_next: Option<u64>,
+    /// Records of the log that are not folded yet, where the end of the log is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lag: Option<u64>,
+    /// The newest stored checkpoint; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<Place>,
     events: Events,
+    /// Share of the filter that is in use.
     fill: f64,
+    /// The estimated chance that a new item is taken for an old one.
     false_duplicate_rate: f64,
     /// What decisions with penalties rest on: `posterior`, or why not.
+    #[schema(value_type = BasisName)]
     basis: &'static str,
+    /// Keys with a filter of their own.
     isolated_keys: usize,
+    /// How often a counter of items had no room.
+    exhausted_counts: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
     aggregates: Vec<Aggregate>,
     memory_bytes: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Aggregate {
     name: String,
     events: u64,
@@ -71,7 +124,7 @@ struct Aggregate {
     memory_bytes: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Keys {
     own: u64,
     waiting: u64,
@@ -80,7 +133,7 @@ struct Keys {
 }
 
 /// Since the beginning of the log.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Events {
     unique: u64,
     duplicate: u64,
@@ -88,11 +141,29 @@ struct Events {
     rejected: BTreeMap<&'static str, u64>,
 }
 
+/// Which streams are there?
+///
 /// Needs no shard: answers while they are being restored, too.
+#[utoipa::path(
+    get,
+    path = "/v1/streams",
+    operation_id = "list_streams",
+    tag = "status",
+    responses((status = 200, description = "All streams", body = List), Common),
+)]
 pub(super) async fn list(State(api): State<Arc<Api>>) -> Response {
     json(&List { streams: api.streams.iter().map(|(name, stream)| Summary::of(name, stream)).collect() })
 }
 
+/// How is a stream?
+#[utoipa::path(
+    get,
+    path = "/v1/streams/{stream}",
+    operation_id = "show_stream",
+    tag = "status",
+    params(("stream" = String, Path, description = "A stream's name", example = "clicks")),
+    responses((status = 200, description = "The stream and its shards", body = Detail), Common),
+)]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
     name: Result<Path<String>, PathRejection>,
@@ -103,17 +174,50 @@ pub(super) async fn show(
         Ok(status) => status?,
         Err(_) => return Err(Problem::new(Kind::AnswerTimeout, "the service is overloaded; ask again later")),
     };
-    Ok(json(&Detail { summary: Summary::of(&name, stream), shards: status.iter().map(Shard::of).collect() }))
+    let answering = Partitions::new(status.iter().map(|shard| shard.status.as_of.partition).collect(), stream);
+    let shards = status.iter().map(Shard::of).collect();
+    Ok(json(&Detail { summary: Summary::of(&name, stream), answering, shards }))
 }
 
-impl<'a> Summary<'a> {
-    fn of(name: &'a str, stream: &Stream) -> Self {
-        let dedup = &stream.plan().dedup;
-        let seen = match dedup.seen {
+impl Summary {
+    fn of(name: &str, stream: &Stream) -> Self {
+        let plan = stream.plan();
+        let seen = match plan.dedup.seen {
             Seen::First => "first",
             Seen::Last => "last",
         };
-        Self { name, partitions: stream.partitions(), dedup: Dedup { window: dedup.window().map(span_text), seen } }
+        let event = plan.reader.spec();
+        let text = |path: Option<&shard::Path>| path.map(ToString::to_string);
+        Self {
+            name: name.to_owned(),
+            partitions: stream.partitions(),
+            event: Event {
+                item: event.item.iter().map(ToString::to_string).collect(),
+                key: text(event.key.as_ref()),
+                time: text(event.time.as_ref().map(|(path, _)| path)),
+                id: text(event.id.as_ref()),
+            },
+            dedup: Dedup { window: plan.dedup.window().map(span_text), seen },
+            frequency: plan.frequency.map(|spec| match spec {
+                FrequencySpec::Forward(_) => "forward",
+                FrequencySpec::Basic(_) => "basic",
+                FrequencySpec::Optimised(_) => "optimised",
+            }),
+            aggregates: plan.aggregates.iter().map(AggregateSummary::of).collect(),
+        }
+    }
+}
+
+impl AggregateSummary {
+    fn of(spec: &AggregateSpec) -> Self {
+        let given = spec.parameters();
+        Self {
+            name: given.name.clone(),
+            method: given.method.name(),
+            epsilon: given.epsilon,
+            horizon: DurationMs(given.horizon_ms).to_string(),
+            keys: given.keys,
+        }
     }
 }
 
@@ -122,12 +226,14 @@ impl Shard {
         let status = &shard.status;
         Self {
             as_of: status.as_of.into(),
-            checkpoint_next: shard.checkpoint.map(|next| next.0),
+            lag: shard.lag,
+            checkpoint: shard.checkpoint.map(Place::from),
             events: Events::of(&status.counts),
             fill: status.fill,
             false_duplicate_rate: status.false_duplicate_rate,
             basis: status.basis.name(),
             isolated_keys: status.isolated_keys,
+            exhausted_counts: status.exhausted_counts,
             aggregates: status.aggregates.iter().map(Aggregate::of).collect(),
             memory_bytes: status.memory_bytes,
         }

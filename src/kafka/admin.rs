@@ -1,16 +1,24 @@
 //! Topics: how many partitions they have, what they take, and making those that are missing.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, Producer as _};
 
 use super::fault::{Fault, Remedy};
+use super::overheard::Overheard;
 use super::settings::Settings;
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest a topic is asked for at once: who waits is to hear soon why.
+const ASKING: Duration = Duration::from_secs(3);
+/// How long the client is listened to when a call failed.
+const LISTENING: Duration = Duration::from_millis(50);
+const ASK: &str = "asking for a topic";
 /// What brokers take when they do not say.
 const USUAL_BYTES: usize = 1_000_000;
 
@@ -39,7 +47,10 @@ pub struct Topic {
 
 /// Asks and makes.
 pub struct Admin {
-    client: AdminClient<DefaultClientContext>,
+    settings: Settings,
+    asker: BaseProducer<Overheard>,
+    /// Nobody listens to what it says of its connections: it is made once a broker has answered.
+    client: OnceLock<AdminClient<DefaultClientContext>>,
 }
 
 impl std::fmt::Debug for Admin {
@@ -50,21 +61,50 @@ impl std::fmt::Debug for Admin {
 
 impl Admin {
     pub fn new(settings: &Settings) -> Result<Self, Fault> {
-        let made = settings.asker().create();
-        Ok(Self { client: made.map_err(|error| Fault::new("making a client", Remedy::End, error))? })
+        let asker = settings.asker().create_with_context(Overheard::default()).map_err(not_made)?;
+        Ok(Self { settings: settings.clone(), asker, client: OnceLock::new() })
     }
 
-    /// The number of partitions, or nothing when there is no such topic.
+    fn client(&self) -> Result<&AdminClient<DefaultClientContext>, Fault> {
+        match self.client.get() {
+            Some(client) => Ok(client),
+            None => {
+                let made = self.settings.asker().create().map_err(not_made)?;
+                Ok(self.client.get_or_init(|| made))
+            }
+        }
+    }
+
+    /// The number of partitions, or nothing when there is no such topic. Who is not let in may be so later: a fault of
+    /// that kind says why, and asking again is right.
     pub fn partitions(&self, topic: &str) -> Result<Option<u32>, Fault> {
-        let asked = self.client.inner().fetch_metadata(Some(topic), PATIENCE);
-        let metadata = asked.map_err(|error| Fault::repeatable("asking for a topic", &error))?;
+        let asked = self.asker.client().fetch_metadata(Some(topic), ASKING);
+        let metadata = asked.map_err(|error| self.explained(&error))?;
+        self.asker.context().forget();
         let found = metadata.topics().iter().find(|found| found.name() == topic);
         let missing = RDKafkaErrorCode::UnknownTopicOrPartition;
         match found.map(|found| (found.error().map(RDKafkaErrorCode::from), found.partitions().len())) {
             None => Ok(None),
             Some((Some(code), _)) if code == missing || code == RDKafkaErrorCode::UnknownTopic => Ok(None),
-            Some((Some(code), _)) => Err(Fault::repeatable("asking for a topic", &KafkaError::MetadataFetch(code))),
+            Some((Some(RDKafkaErrorCode::TopicAuthorizationFailed), _)) => {
+                let message = format!(
+                    "this user may not see {topic} (topic authorization failed); give it Read on a source, Write on an \
+                     output"
+                );
+                Err(Fault::new(ASK, Remedy::Retry, message))
+            }
+            Some((Some(code), _)) => Err(Fault::repeatable(ASK, &KafkaError::MetadataFetch(code))),
             Some((None, count)) => Ok(Some(count as u32)),
+        }
+    }
+
+    /// A call that failed, with what the client says about its connections.
+    fn explained(&self, error: &KafkaError) -> Fault {
+        self.asker.poll(LISTENING);
+        let fault = Fault::repeatable(ASK, error);
+        match self.asker.context().reason() {
+            Some(reason) => Fault::new(ASK, fault.remedy, reason),
+            None => fault,
         }
     }
 
@@ -81,7 +121,7 @@ impl Admin {
             }
             let Some(partitions) = partitions else {
                 let message = format!("there is no topic {}; make it, or set kafka.create_topics", want.name);
-                return Err(Fault::new("asking for a topic", Remedy::End, message));
+                return Err(Fault::new(ASK, Remedy::End, message));
             };
             topics.insert(want.name.clone(), Topic { partitions, most_bytes: self.most_bytes(&want.name).await });
         }
@@ -93,7 +133,7 @@ impl Admin {
         let topic = NewTopic::new(name, make.partitions as i32, replication);
         let topic = if make.is_compacted { topic.set("cleanup.policy", "compact") } else { topic };
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-        let made = self.client.create_topics([&topic], &options).await;
+        let made = self.client()?.create_topics([&topic], &options).await;
         let made = made.map_err(|error| Fault::repeatable("making a topic", &error))?;
         for result in made {
             match result {
@@ -109,10 +149,15 @@ impl Admin {
 
     /// Brokers that do not tell are taken to be like most.
     async fn most_bytes(&self, topic: &str) -> usize {
+        let Ok(client) = self.client() else { return USUAL_BYTES };
         let options = AdminOptions::new().request_timeout(Some(PATIENCE));
-        let told = self.client.describe_configs([&ResourceSpecifier::Topic(topic)], &options).await;
+        let told = client.describe_configs([&ResourceSpecifier::Topic(topic)], &options).await;
         let told = told.ok().into_iter().flatten().flatten().next();
         let value = told.and_then(|config| config.get("max.message.bytes")?.value.as_ref()?.parse().ok());
         value.unwrap_or(USUAL_BYTES)
     }
+}
+
+fn not_made(error: KafkaError) -> Fault {
+    Fault::new("making a client", Remedy::End, error)
 }

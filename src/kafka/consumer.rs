@@ -4,7 +4,7 @@
 //! thread has asked the partitions' owners where to begin. [`Group`] is what those owners may do meanwhile: read and
 //! commit positions.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -66,8 +66,14 @@ pub enum Taken {
     End(NextOffset),
     /// The position asked for is not in the log.
     OutOfRange,
+    /// Records here could not be read, and were passed over: what comes behind them must not be taken.
+    Damaged(String),
     Trouble(Fault),
 }
+
+/// One topic among all that ever had its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicId(u128);
 
 /// The positions of a log that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +134,8 @@ fn parts_of(list: &TopicPartitionList) -> Vec<Part> {
 pub struct Consumer {
     // Before the consumer: a queue must not outlive it.
     queues: BTreeMap<Part, PartitionQueue>,
+    /// Partitions that told of an error since the last record: librdkafka counts it as one.
+    doubtful: BTreeSet<Part>,
     inner: Arc<BaseConsumer<Context>>,
 }
 
@@ -142,7 +150,7 @@ impl Consumer {
         let end = |error: KafkaError| Fault::new("subscribing", Remedy::End, error);
         let inner: BaseConsumer<Context> = settings.consumer().create_with_context(Context::default()).map_err(end)?;
         inner.subscribe(topics).map_err(end)?;
-        Ok(Self { queues: BTreeMap::new(), inner: Arc::new(inner) })
+        Ok(Self { queues: BTreeMap::new(), doubtful: BTreeSet::new(), inner: Arc::new(inner) })
     }
 
     pub fn group(&self) -> Group {
@@ -207,6 +215,7 @@ impl Consumer {
         let mut list = TopicPartitionList::with_capacity(parts.len());
         for part in parts {
             self.queues.remove(part);
+            self.doubtful.remove(part);
             list.add_partition(&part.topic, part.partition as i32);
         }
         self.inner.incremental_unassign(&list).map_err(|error| Fault::new("releasing", Remedy::End, error))
@@ -219,13 +228,16 @@ impl Consumer {
         for message in queue.take() {
             let other = match message.error() {
                 None => {
+                    self.doubtful.remove(part);
                     records.push(message);
                     continue;
                 }
                 Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => Taken::OutOfRange,
+                Some(code) if is_damage(code) => Taken::Damaged(code.to_string()),
                 Some(code) if fault::is_for_good(code) => Taken::Trouble(Fault::new("fetching", Remedy::End, code)),
                 Some(code) => Taken::Trouble(Fault::new("fetching", Remedy::Retry, code)),
             };
+            self.doubtful.insert(part.clone());
             if !records.is_empty() {
                 all.push(Taken::Records(std::mem::take(&mut records)));
             }
@@ -238,7 +250,7 @@ impl Consumer {
     }
 
     /// Where reading goes on, in every assigned partition that something was taken of: behind the last record, and behind
-    /// what is no record.
+    /// what is no record. Not known of one whose last word was an error.
     pub fn positions(&self) -> Vec<(Part, NextOffset)> {
         // The list must be gone before the consumer is: librdkafka waits for it.
         let Ok(list) = self.inner.position() else { return Vec::new() };
@@ -249,7 +261,8 @@ impl Consumer {
             }
             _ => None,
         };
-        list.elements().iter().filter_map(position).collect()
+        let known = list.elements().iter().filter_map(position).collect::<Vec<_>>();
+        known.into_iter().filter(|(part, _)| !self.doubtful.contains(part)).collect()
     }
 
     /// Whether a broker answers.
@@ -290,6 +303,15 @@ impl Group {
         Ok(Extent { first: NextOffset(first.max(0) as u64), next: NextOffset(next.max(0) as u64) })
     }
 
+    /// Which topic of this name there is now. librdkafka goes on in a new one where it stood in the old one.
+    pub fn topic_id(&self, topic: &str) -> Result<TopicId, Fault> {
+        let told = raw::topic_id(self.inner.client().native_ptr(), topic, PATIENCE.as_millis() as i32);
+        told.map(TopicId).map_err(|code| {
+            let remedy = if fault::is_for_good(code) { Remedy::End } else { Remedy::Retry };
+            Fault::new("asking for a topic", remedy, code)
+        })
+    }
+
     /// How far the log reaches, as far as fetching has told; asks nobody.
     pub fn known_end(&self, part: &Part) -> Option<NextOffset> {
         raw::known_end(self.inner.client().native_ptr(), &part.topic, part.partition as i32).map(NextOffset)
@@ -306,6 +328,12 @@ impl Group {
             Fault::new("committing offsets", remedy, error)
         })
     }
+}
+
+/// Errors of reading what was fetched: librdkafka goes on behind it as if nothing had been there.
+fn is_damage(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(code, Code::BadMessage | Code::BadCompression | Code::NotImplemented)
 }
 
 fn offset_of(list: &TopicPartitionList) -> KafkaResult<Option<NextOffset>> {

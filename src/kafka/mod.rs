@@ -9,6 +9,7 @@
 mod admin;
 mod consumer;
 mod fault;
+mod overheard;
 mod producer;
 pub mod properties;
 mod raw;
@@ -16,7 +17,7 @@ mod reader;
 mod settings;
 
 pub use admin::{Admin, Make, Topic, Wanted};
-pub use consumer::{Consumer, Event, Extent, Group, Part, Taken};
+pub use consumer::{Consumer, Event, Extent, Group, Part, Taken, TopicId};
 pub use fault::{Fault, Remedy};
 pub use producer::{Committed, Placed, Producer, Sent};
 pub use raw::{Message, Output};

@@ -1,7 +1,8 @@
 //! Producers: one that commits outputs and offsets in one transaction, and one without transactions.
 //!
 //! A producer that met any doubt is dropped and replaced: fencing a new one of the same name ends whatever the old one
-//! left open, and a late request of the old one is refused by its epoch. Nothing is ever aborted by hand.
+//! left open, and a late request of the old one is refused by its epoch. Only a transaction that holds nothing is ever
+//! aborted by hand.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,12 +16,16 @@ use rdkafka::producer::{BaseProducer, Producer as _, ProducerContext};
 
 use super::consumer::{Group, Part, list_of};
 use super::fault::{Fault, Remedy};
-use super::raw::{self, Output};
-use super::settings::{Settings, TRANSACTION_TIMEOUT};
+use super::raw::{self, Output, Topics};
+use super::settings::{Hears, Settings, TRANSACTION_TIMEOUT};
 use crate::shard::NextOffset;
 
-/// The client always sleeps this long when it is asked to poll; longer would delay every commit.
+/// How long a full queue is left alone. The client's own poll would spin for as long.
 const TURN: Duration = Duration::from_millis(1);
+/// What is heard after each commit; each is a connection that was lost, or an output that was not written.
+const MOST_TOLD: usize = 16;
+/// Failed outputs stay unwritten until they are taken notice of: how long that takes at most.
+const SLICE: Duration = Duration::from_millis(10);
 /// Most delivered outputs that wait to be asked for.
 const MOST_PLACES: usize = 100_000;
 
@@ -89,6 +94,8 @@ pub enum Committed {
 
 /// See the module.
 pub struct Producer {
+    // Before the producer: what it holds of topics must not outlive it.
+    topics: Topics,
     inner: BaseProducer<Deliveries>,
     is_open: bool,
     /// A commit that took longer may have been sent twice: the second may arrive in the next transaction.
@@ -114,14 +121,27 @@ impl Producer {
             }
             _ => Fault::new("fencing", Remedy::Retry, error),
         })?;
-        Ok(Self { inner, is_open: false, suspicious: settings.request_timeout() / 2 })
+        Ok(Self::around(inner, settings))
     }
 
     /// One without transactions: what is sent may be seen before it is known to be whole.
     pub fn plain(settings: &Settings, most_bytes: usize) -> Result<Self, Fault> {
-        let made = settings.producer(most_bytes).create_with_context(Deliveries::default());
+        Self::unfenced(settings, most_bytes, Hears::Failures)
+    }
+
+    /// As [`Producer::plain`], and tells where tagged outputs were written.
+    pub fn placing(settings: &Settings, most_bytes: usize) -> Result<Self, Fault> {
+        Self::unfenced(settings, most_bytes, Hears::All)
+    }
+
+    fn unfenced(settings: &Settings, most_bytes: usize, hears: Hears) -> Result<Self, Fault> {
+        let made = settings.producer(most_bytes, hears).create_with_context(Deliveries::default());
         let inner = made.map_err(|error| Fault::new("making a producer", Remedy::End, error))?;
-        Ok(Self { inner, is_open: false, suspicious: settings.request_timeout() / 2 })
+        Ok(Self::around(inner, settings))
+    }
+
+    fn around(inner: BaseProducer<Deliveries>, settings: &Settings) -> Self {
+        Self { topics: Topics::default(), inner, is_open: false, suspicious: settings.request_timeout() / 2 }
     }
 
     /// Begins a transaction unless one is open.
@@ -138,13 +158,18 @@ impl Producer {
     }
 
     /// Queues an output, waiting while the queue is full.
-    pub fn send(&self, output: &Output<'_>) -> Result<Sent, Fault> {
-        let begun = Instant::now();
+    pub fn send(&mut self, output: &Output<'_>) -> Result<Sent, Fault> {
+        let mut full_since = None;
         loop {
-            match raw::produce(self.inner.client().native_ptr(), output) {
+            match raw::produce(self.inner.client().native_ptr(), &mut self.topics, output) {
                 Ok(()) => return Ok(Sent::Queued),
                 Err(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(Sent::TooLarge),
-                Err(RDKafkaErrorCode::QueueFull) if begun.elapsed() < TRANSACTION_TIMEOUT => self.inner.poll(TURN),
+                Err(RDKafkaErrorCode::QueueFull)
+                    if full_since.get_or_insert_with(Instant::now).elapsed() < TRANSACTION_TIMEOUT =>
+                {
+                    std::thread::sleep(TURN);
+                    self.inner.poll(Duration::ZERO);
+                }
                 Err(code) => return Err(Fault::new("producing", Remedy::StartOver, code)),
             }
             self.require_delivered()?;
@@ -158,7 +183,7 @@ impl Producer {
         }
     }
 
-    /// Where tagged outputs were written, since this was last asked.
+    /// Where tagged outputs were written, since this was last asked: of a producer that is placing.
     pub fn placed(&self) -> Vec<Placed> {
         std::mem::take(&mut *lock(&self.inner.context().placed))
     }
@@ -171,11 +196,12 @@ impl Producer {
     /// Returns once everything sent is written, or something is not.
     pub fn drain(&self) -> Result<(), Fault> {
         let begun = Instant::now();
-        while self.inner.in_flight_count() > 0 {
+        // The safe client's own flush spins, or sleeps for a tenth of a second.
+        while !raw::flush(self.inner.client().native_ptr(), SLICE) {
             if begun.elapsed() > TRANSACTION_TIMEOUT {
                 return Err(Fault::new("delivering", Remedy::StartOver, "outputs were not written in time"));
             }
-            self.inner.poll(TURN);
+            self.inner.poll(Duration::ZERO);
         }
         self.require_delivered()
     }
@@ -189,14 +215,21 @@ impl Producer {
         repeat(|| self.inner.send_offsets_to_transaction(&list, &metadata, TRANSACTION_TIMEOUT), CALL)
     }
 
+    /// Gives the open transaction up, and with it what an earlier producer of this name left open in the same logs.
+    pub fn abort(&mut self) -> Result<(), Fault> {
+        repeat(|| self.inner.abort_transaction(TRANSACTION_TIMEOUT), "giving a transaction up")?;
+        self.is_open = false;
+        Ok(())
+    }
+
     /// Commits the open transaction.
     pub fn commit(&mut self) -> Result<Committed, Fault> {
         let begun = Instant::now();
         repeat(|| self.inner.commit_transaction(TRANSACTION_TIMEOUT), "committing the transaction")?;
         self.is_open = false;
         let took = begun.elapsed();
-        // What happened to connections is only told to those who poll.
-        self.inner.poll(TURN);
+        // What happened to connections is only told to those who poll, one thing at a time.
+        (0..MOST_TOLD).for_each(|_| self.inner.poll(Duration::ZERO));
         let was_disconnected = self.inner.context().was_disconnected.swap(false, Ordering::AcqRel);
         let is_doubtful = was_disconnected || took > self.suspicious;
         Ok(if is_doubtful { Committed::WithDoubt } else { Committed::Surely })

@@ -1,5 +1,6 @@
-//! The two things the safe client has no call for: taking records of one partition in batches, and passing a record on
-//! with its headers byte for byte. This file is unsafe because both mean handling librdkafka's own pointers.
+//! What the safe client has no call for: taking records of one partition in batches, passing a record on with its headers
+//! byte for byte, waiting for what was passed on without a turn of the processor, and telling a topic from one of the
+//! same name. This file is unsafe because all of it means handling librdkafka's own pointers.
 //!
 //! Batches are taken by the poll thread alone, which also answers rebalances: taking and assigning never overlap, and
 //! nothing ever seeks (librdkafka's batch calls lost messages when they did).
@@ -8,6 +9,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::time::Duration;
 
 use rdkafka::bindings as sys;
 use rdkafka::types::{RDKafka, RDKafkaErrorCode, RDKafkaRespErr};
@@ -158,8 +160,37 @@ pub struct Output<'a> {
     pub tag: usize,
 }
 
+/// A producer's topics by name: to look one up for every record would take the whole client's lock.
+#[derive(Debug, Default)]
+pub(super) struct Topics(Vec<(CString, NonNull<sys::rd_kafka_topic_t>)>);
+
+// SAFETY: librdkafka's topics may be used by any thread.
+unsafe impl Send for Topics {}
+
+impl Drop for Topics {
+    fn drop(&mut self) {
+        for (_, topic) in &self.0 {
+            // SAFETY: the reference was ours; whoever owns this drops it before the client.
+            unsafe { sys::rd_kafka_topic_destroy(topic.as_ptr()) }
+        }
+    }
+}
+
+impl Topics {
+    fn get(&mut self, client: *mut RDKafka, name: &CStr) -> Option<NonNull<sys::rd_kafka_topic_t>> {
+        if let Some((_, topic)) = self.0.iter().find(|(known, _)| known.as_c_str() == name) {
+            return Some(*topic);
+        }
+        // SAFETY: the client is alive, the name is terminated; no configuration means the client's own.
+        let topic = NonNull::new(unsafe { sys::rd_kafka_topic_new(client, name.as_ptr(), ptr::null_mut()) })?;
+        self.0.push((name.to_owned(), topic));
+        Some(topic)
+    }
+}
+
 /// Hands a record to the producer's queue; everything is copied.
-pub(super) fn produce(client: *mut RDKafka, output: &Output<'_>) -> Result<(), RDKafkaErrorCode> {
+pub(super) fn produce(client: *mut RDKafka, topics: &mut Topics, output: &Output<'_>) -> Result<(), RDKafkaErrorCode> {
+    let topic = topics.get(client, output.topic).ok_or(RDKafkaErrorCode::UnknownTopic)?;
     let memory = |bytes: Option<&[u8]>| bytes.map_or((ptr::null(), 0), |bytes| (bytes.as_ptr(), bytes.len()));
     let ((payload, length), (key, key_length)) = (memory(output.payload), memory(output.key));
     // SAFETY: all pointers are valid for the call, and librdkafka copies what they point to. The headers are ours until
@@ -180,8 +211,8 @@ pub(super) fn produce(client: *mut RDKafka, output: &Output<'_>) -> Result<(), R
         }
         let error = sys::rd_kafka_producev(
             client,
-            sys::rd_kafka_vtype_t::RD_KAFKA_VTYPE_TOPIC,
-            output.topic.as_ptr(),
+            sys::rd_kafka_vtype_t::RD_KAFKA_VTYPE_RKT,
+            topic.as_ptr(),
             sys::rd_kafka_vtype_t::RD_KAFKA_VTYPE_PARTITION,
             output.partition,
             sys::rd_kafka_vtype_t::RD_KAFKA_VTYPE_MSGFLAGS,
@@ -208,6 +239,14 @@ pub(super) fn produce(client: *mut RDKafka, output: &Output<'_>) -> Result<(), R
     }
 }
 
+/// Waits until everything that was handed over is written or has failed, without letting it linger; whether it is.
+/// Failures that were not taken notice of count as not written.
+pub(super) fn flush(client: *mut RDKafka, wait: Duration) -> bool {
+    let wait_ms = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
+    // SAFETY: the client is alive.
+    unsafe { sys::rd_kafka_flush(client, wait_ms) == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR }
+}
+
 /// How far the log reaches, as the last fetch said.
 pub(super) fn known_end(client: *mut RDKafka, topic: &str, partition: i32) -> Option<u64> {
     let topic = CString::new(topic).ok()?;
@@ -215,4 +254,53 @@ pub(super) fn known_end(client: *mut RDKafka, topic: &str, partition: i32) -> Op
     // SAFETY: the client is alive, the name is terminated, and both places may be written.
     let error = unsafe { sys::rd_kafka_get_watermark_offsets(client, topic.as_ptr(), partition, &mut low, &mut high) };
     (error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| u64::try_from(high).ok()).flatten()
+}
+
+/// What the brokers call this topic among all that ever had its name; 0 where they are too old to say.
+pub(super) fn topic_id(client: *mut RDKafka, topic: &str, patience_ms: c_int) -> Result<u128, RDKafkaErrorCode> {
+    let name = CString::new(topic).map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
+    // SAFETY: the client is alive, the name is terminated, and what is made here is destroyed here, after its last use.
+    unsafe {
+        let names = sys::rd_kafka_TopicCollection_of_topic_names([name.as_ptr()].as_mut_ptr(), 1);
+        let kind = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
+        let options = sys::rd_kafka_AdminOptions_new(client, kind);
+        sys::rd_kafka_AdminOptions_set_request_timeout(options, patience_ms, ptr::null_mut(), 0);
+        let queue = sys::rd_kafka_queue_new(client);
+        sys::rd_kafka_DescribeTopics(client, names, options, queue);
+        let told = match NonNull::new(sys::rd_kafka_queue_poll(queue, patience_ms)) {
+            None => Err(RDKafkaErrorCode::OperationTimedOut),
+            Some(event) => {
+                let told = described_id(event.as_ptr());
+                sys::rd_kafka_event_destroy(event.as_ptr());
+                told
+            }
+        };
+        sys::rd_kafka_queue_destroy(queue);
+        sys::rd_kafka_AdminOptions_destroy(options);
+        sys::rd_kafka_TopicCollection_destroy(names);
+        told
+    }
+}
+
+/// # Safety
+/// The event must be alive, and come from the question for one topic.
+unsafe fn described_id(event: *mut sys::rd_kafka_event_t) -> Result<u128, RDKafkaErrorCode> {
+    let checked = |error: RDKafkaRespErr| match error {
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
+        error => Err(RDKafkaErrorCode::from(error)),
+    };
+    // SAFETY: results and their parts live as long as the event; there is one for each topic that was asked for.
+    unsafe {
+        checked(sys::rd_kafka_event_error(event))?;
+        let mut count = 0;
+        let result = sys::rd_kafka_event_DescribeTopics_result(event);
+        let topics = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
+        if topics.is_null() || count == 0 {
+            return Err(RDKafkaErrorCode::UnknownTopicOrPartition);
+        }
+        checked(sys::rd_kafka_error_code(sys::rd_kafka_TopicDescription_error(*topics)))?;
+        let id = sys::rd_kafka_TopicDescription_topic_id(*topics);
+        let (high, low) = (sys::rd_kafka_Uuid_most_significant_bits(id), sys::rd_kafka_Uuid_least_significant_bits(id));
+        Ok(u128::from(high as u64) << 64 | u128::from(low as u64))
+    }
 }

@@ -30,6 +30,21 @@ const STRATEGY: &str = "partition.assignment.strategy";
 const COOPERATIVE: &str = "cooperative-sticky";
 /// What is fetched ahead of one partition's worker at most, unless configured.
 const AHEAD_KBYTES: (&str, &str) = ("queued.max.messages.kbytes", "16384");
+/// What one producer holds at most until it is written, unless configured.
+const HELD_KBYTES: (&str, &str) = ("queue.buffering.max.kbytes", "65536");
+
+/// How long outputs wait for others in a transaction, unless configured: nobody sees them before its commit, which lets
+/// nothing wait, and large batches cost everybody less.
+const LINGER_MS: (&str, &str) = ("linger.ms", "25");
+
+/// Which outputs a producer hears of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hears {
+    /// Of all, with the offset of each.
+    All,
+    /// Of those that were not written: to hear of the others costs as much as writing them.
+    Failures,
+}
 
 /// Values may be secrets.
 impl fmt::Debug for Settings {
@@ -67,6 +82,12 @@ impl Settings {
         config
     }
 
+    fn set_unless_told(&self, config: &mut ClientConfig, (name, value): (&str, &str)) {
+        if !self.properties.contains_key(name) {
+            config.set(name, value);
+        }
+    }
+
     /// A client that only asks.
     pub(super) fn asker(&self) -> ClientConfig {
         let mut config = self.base();
@@ -84,9 +105,7 @@ impl Settings {
         if self.properties.get(PROTOCOL).is_none_or(|protocol| protocol != "consumer") {
             config.set(STRATEGY, COOPERATIVE);
         }
-        if !self.properties.contains_key(AHEAD_KBYTES.0) {
-            config.set(AHEAD_KBYTES.0, AHEAD_KBYTES.1);
-        }
+        self.set_unless_told(&mut config, AHEAD_KBYTES);
         config
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
@@ -115,14 +134,20 @@ impl Settings {
     }
 
     /// No message may be larger than `most_bytes`, nor any batch of them.
-    pub(super) fn producer(&self, most_bytes: usize) -> ClientConfig {
+    pub(super) fn producer(&self, most_bytes: usize, hears: Hears) -> ClientConfig {
         let mut config = self.asker();
-        config.set("enable.idempotence", "true").set("acks", "all").set("message.max.bytes", most_bytes.to_string());
+        self.set_unless_told(&mut config, HELD_KBYTES);
+        config
+            .set("enable.idempotence", "true")
+            .set("acks", "all")
+            .set("message.max.bytes", most_bytes.to_string())
+            .set("delivery.report.only.error", (hears == Hears::Failures).to_string());
         config
     }
 
     pub(super) fn transactional(&self, id: &str, most_bytes: usize) -> ClientConfig {
-        let mut config = self.producer(most_bytes);
+        let mut config = self.producer(most_bytes, Hears::Failures);
+        self.set_unless_told(&mut config, LINGER_MS);
         config.set("transactional.id", id).set("transaction.timeout.ms", TRANSACTION_TIMEOUT.as_millis().to_string());
         config
     }
@@ -155,7 +180,7 @@ mod tests {
         let new = settings(&[(PROTOCOL, "consumer")]);
         assert_eq!((new.consumer().get(STRATEGY), new.consumer().get(PROTOCOL)), (None, Some("consumer")));
         assert!(new.check().is_ok());
-        assert_eq!(new.producer(5_000).get(PROTOCOL), None);
+        assert_eq!(new.producer(5_000, Hears::All).get(PROTOCOL), None);
         let refusal = settings(&[(STRATEGY, "range")]).check().unwrap_err();
         assert!(refusal.to_string().contains("cooperative-sticky"), "{refusal}");
     }

@@ -37,6 +37,17 @@ pub struct Event {
     pub numbers: Numbers,
     /// Texts that aggregates list by name, in the order of [`crate::shard::EventSpec::labels`].
     pub labels: Vec<Box<str>>,
+    /// While a hash key is exchanged.
+    pub former: Option<Former>,
+    /// What chooses the partition.
+    pub route: Fingerprint,
+}
+
+/// The same under the previous hash key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Former {
+    pub item: Fingerprint,
+    pub key: Option<Fingerprint>,
 }
 
 /// Numbers that the configuration names by their paths: costs, and what aggregates add up.
@@ -133,6 +144,11 @@ impl Counts {
 
     pub fn rejected(&self, reason: Reason) -> u64 {
         self.rejected[reason as usize]
+    }
+
+    /// Those that changed the memory.
+    pub(super) fn accepted(&self) -> u64 {
+        self.unique + self.duplicate + self.late
     }
 
     pub fn total(&self) -> u64 {

@@ -15,19 +15,21 @@ mod plan;
 mod question;
 mod reader;
 mod spec;
+mod turn;
 
 pub use crate::filter::decision::Penalties;
-pub use crate::filter::inference::{Basis, Explanation, Seen};
+pub use crate::filter::inference::{Basis, Seen};
 pub use crate::filter::posterior::Share;
 pub use aggregate::{
     AggregateAnswer, AggregateError, AggregateParameters, AggregatePart, AggregateQuestion, AggregateResult,
-    AggregateSpec, AggregateSpecError, AggregateStatus, INTEGRAL_WEIGHT_MOST, KeyCounts, Measure, Method, MixedParts,
-    Over, Part, QuantileAnswer, ROBUST_WEIGHT_MOST, Refusal, Statistic, TEXT_BYTES_MOST, TopAnswer, TopName, Weights,
+    AggregateSpec, AggregateSpecError, AggregateStatus, ExportError, INTEGRAL_WEIGHT_MOST, KeyCounts, LogPrint,
+    MOST_EXPORTS, Measure, Merged, Method, MixedParts, Over, Part, QuantileAnswer, ROBUST_WEIGHT_MOST, Refusal,
+    Statistic, TEXT_BYTES_MOST, TopAnswer, TopName, Weights,
 };
 pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, PenaltySpec, Rule, Rules};
-pub use event::{Counts, Event, NextOffset, Numbers, Reason, Record, Verdict};
+pub use event::{Counts, Event, Former, NextOffset, Numbers, Reason, Record, Verdict};
 pub use plan::Plan;
-pub use question::{AgeRange, Answer, AsOf, Question, QuestionError, Span};
+pub use question::{AgeRange, Answer, AsOf, Details, ExpectedAge, Question, QuestionError, Span};
 pub use reader::{Reader, Subject};
 pub use spec::{EventSpec, Limits, Path, SpecError, TimeUnit};
 
@@ -42,15 +44,18 @@ use crate::random::draws;
 use crate::sketch::robust::ElementId;
 use aggregate::{Aggregate, Occurrence};
 use dedup::{Dedup, Sight};
+use turn::Turn;
 
 #[cfg(test)]
 mod tests;
 
 const KIND: codec::Kind = *b"shrd";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// Before hash keys could be exchanged.
+const WITHOUT_TURN: u16 = 1;
 
 /// Records whose cache lines are asked for before the first of them is folded.
-const TOUCH_AHEAD: usize = 32;
+pub const TOUCH_AHEAD: usize = 32;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -65,6 +70,8 @@ pub struct Shard {
     /// In the order of the plan.
     aggregates: Vec<Aggregate>,
     seed: u64,
+    /// While something recorded under the previous hash key is remembered.
+    turn: Option<Turn>,
 }
 
 /// Why a view cannot be made.
@@ -93,8 +100,12 @@ pub struct Status {
     pub false_duplicate_rate: f64,
     /// Whether chances are believed: learned well enough, and coming true.
     pub basis: Basis,
+    /// The greatest difference between stated chances and how often they came true lately, where that is followed.
+    pub calibration_error: Option<f64>,
     /// Keys with a filter of their own.
     pub isolated_keys: usize,
+    /// Whether something recorded under the previous hash key is still remembered.
+    pub needs_previous_key: bool,
     /// How often a counter of the frequency view had no room.
     pub exhausted_counts: u64,
     /// In the order of the plan.
@@ -119,6 +130,7 @@ impl Shard {
             frequency,
             aggregates,
             seed,
+            turn: None,
         })
     }
 
@@ -161,7 +173,21 @@ impl Shard {
             Ok(answer) => Outcome { verdict: answer.verdict, answer: Some(answer) },
         };
         self.counts.add(outcome.verdict);
+        self.end_turn();
         outcome
+    }
+
+    fn end_turn(&mut self) {
+        if let (Some(turn), Some(clock_ms)) = (self.turn, self.clock_ms)
+            && turn.is_over(&self.plan, clock_ms, self.counts.accepted())
+        {
+            self.turn = None;
+        }
+    }
+
+    /// What counts of the names under the previous hash key: nothing, unless something is remembered under them.
+    fn former(&self, former: Option<Former>) -> Option<Former> {
+        former.filter(|_| self.turn.is_some())
     }
 
     /// Decides and remembers. Nothing is changed when the event is rejected.
@@ -169,10 +195,12 @@ impl Shard {
         let time_ms = self.date(event, timestamp_ms)?;
         self.plan.dedup.check_costs(event.key, &event.numbers)?;
         self.advance(time_ms);
-        let frequency = self.count(event.item, time_ms);
+        let former = self.former(event.former);
+        let frequency = self.count(event.item, former, time_ms);
         let sight = Sight {
             item: event.item,
             key: event.key,
+            former,
             time_ms,
             importance: event.importance,
             numbers: &event.numbers,
@@ -195,14 +223,20 @@ impl Shard {
             return;
         }
         let id = event.id.map_or_else(|| position_id(self.seed, self.partition, offset), ElementId::from);
-        let at = Occurrence { time_ms, id, clock_ms: self.clock_ms.unwrap_or(time_ms) };
+        let former_key = self.former(event.former).and_then(|former| former.key);
+        let at = Occurrence { time_ms, id, clock_ms: self.clock_ms.unwrap_or(time_ms), former_key };
         for (aggregate, spec) in self.aggregates.iter_mut().zip(&self.plan.aggregates) {
             aggregate.add(spec, event, verdict, &at, &self.plan.reader);
         }
     }
 
-    fn count(&self, item: Fingerprint, as_of_ms: i64) -> Option<Count> {
-        self.frequency.as_ref().map(|counts| counts.estimate(item, as_of_ms))
+    /// Never too low: what was counted under the previous hash key is added.
+    fn count(&self, item: Fingerprint, former: Option<Former>, as_of_ms: i64) -> Option<Count> {
+        let counts = self.frequency.as_ref()?;
+        let count = counts.estimate(item, as_of_ms);
+        let Some(former) = former else { return Some(count) };
+        let before = counts.estimate(former.item, as_of_ms);
+        Some(Count { value: count.value + before.value, lower_bound: count.lower_bound || before.lower_bound })
     }
 
     /// When the event happened, unless it claims a future that its record cannot know (F3).
@@ -227,25 +261,34 @@ impl Shard {
     /// Answers from what is folded so far; changes nothing.
     pub fn ask(&self, question: &Question) -> Result<Answer, QuestionError> {
         let sight = self.sight(question)?;
-        let frequency = self.count(sight.item, sight.time_ms);
+        let frequency = self.count(sight.item, sight.former, sight.time_ms);
         Ok(Answer { frequency, ..self.dedup.decide(&sight)? })
     }
 
+    /// Asks for the memory that these questions need, before it is used.
+    pub fn touch(&self, questions: &[Question]) {
+        if questions.len() > 1 {
+            questions.iter().for_each(|question| self.dedup.touch(question.subject.item));
+        }
+    }
+
     /// Everything that can be said about the item's last sighting; only timing filters have it.
-    pub fn explain(&self, question: &Question) -> Result<Option<Explanation>, QuestionError> {
+    pub fn explain(&self, question: &Question) -> Result<Option<Details>, QuestionError> {
         self.dedup.explain(&self.sight(question)?)
     }
 
     fn sight<'a>(&self, question: &'a Question) -> Result<Sight<'a>, QuestionError> {
         let subject = &question.subject;
         let time_ms = subject.time_ms.or(self.clock_ms).unwrap_or(i64::MIN);
+        let former = self.former(subject.former);
         Ok(Sight {
             item: subject.item,
             key: subject.key,
+            former,
             time_ms,
             importance: subject.importance,
             numbers: &subject.numbers,
-            frequency: self.count(subject.item, time_ms).map(|count| count.value),
+            frequency: self.count(subject.item, former, time_ms).map(|count| count.value),
             window: self.plan.dedup.window_of(question.window)?,
             penalties: question.penalties,
             share: question.share,
@@ -264,8 +307,8 @@ impl Shard {
     }
 
     /// The item's decayed count, where the stream keeps one.
-    pub fn frequency(&self, item: Fingerprint) -> Option<Count> {
-        self.count(item, self.clock_ms.unwrap_or(i64::MIN))
+    pub fn frequency(&self, subject: &Subject) -> Option<Count> {
+        self.count(subject.item, self.former(subject.former), self.clock_ms.unwrap_or(i64::MIN))
     }
 
     pub fn status(&self) -> Status {
@@ -277,7 +320,9 @@ impl Shard {
             fill: self.dedup.fill(),
             false_duplicate_rate: self.dedup.false_duplicate_rate(),
             basis: self.dedup.basis(),
+            calibration_error: self.dedup.calibration_error(),
             isolated_keys: self.dedup.isolated(),
+            needs_previous_key: self.turn.is_some(),
             exhausted_counts: self.frequency.as_ref().map_or(0, Frequency::exhausted),
             memory_bytes: self.dedup.memory_bytes()
                 + self.frequency.as_ref().map_or(0, Frequency::memory_bytes)
@@ -295,6 +340,7 @@ impl Shard {
         writer.u8(u8::from(self.clock_ms.is_some()));
         writer.i64(self.clock_ms.unwrap_or(0));
         self.counts.as_array().into_iter().for_each(|count| writer.u64(count));
+        Turn::write(self.turn.as_ref(), &mut writer);
         self.dedup.encode(&mut writer);
         if let Some(counts) = &self.frequency {
             writer.bytes(&counts.encode());
@@ -303,10 +349,13 @@ impl Shard {
         writer.seal()
     }
 
-    /// The shard whose [`Shard::snapshot`] these bytes are; refused unless plan and partition are the same.
+    /// The shard whose [`Shard::snapshot`] these bytes are; refused unless plan and partition are the same. State made under
+    /// the previous hash key is taken where that key is known: the turn begins.
     pub fn restore(plan: Arc<Plan>, partition: u32, bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = codec::Reader::open(KIND, VERSION, bytes)?;
-        if reader.raw(32)? != plan.identity() {
+        let identity = reader.raw(32)?;
+        let is_former = plan.former_identity().is_some_and(|former| identity == former);
+        if identity != plan.identity() && !is_former {
             return Err(CodecError::invalid("plan", "the state was made under another configuration or hash key"));
         }
         let found = reader.u32()?;
@@ -323,6 +372,18 @@ impl Shard {
         for count in &mut counts {
             *count = reader.u64()?;
         }
+        let counts = Counts::from_array(counts);
+        let turn = if reader.version() == WITHOUT_TURN { None } else { Turn::read(&mut reader)? };
+        let turn = match (turn, plan.reader.previous_print().filter(|_| is_former), clock_ms) {
+            (Some(_), Some(_), _) => return Err(CodecError::invalid(HASH_KEY, EXCHANGED_TWICE)),
+            (None, Some(previous), Some(since_ms)) => {
+                Some(Turn { previous, since_ms, since_events: counts.accepted() })
+            }
+            (turn, _, _) => turn,
+        };
+        if turn.is_some_and(|turn| Some(turn.previous) != plan.reader.previous_print()) {
+            return Err(CodecError::invalid(HASH_KEY, PREVIOUS_NEEDED));
+        }
         let dedup = Dedup::decode(&plan.dedup, &mut reader)?;
         let frequency = match plan.frequency {
             None => None,
@@ -332,10 +393,17 @@ impl Shard {
             plan.aggregates.iter().map(|spec| Aggregate::decode(spec, &mut reader)).collect();
         let aggregates = aggregates?;
         reader.finish()?;
-        let (seed, counts) = (plan.reader.seed(), Counts::from_array(counts));
-        Ok(Self { plan, partition, next, clock_ms, counts, dedup, frequency, aggregates, seed })
+        let seed = plan.reader.seed();
+        Ok(Self { plan, partition, next, clock_ms, counts, dedup, frequency, aggregates, seed, turn })
     }
 }
+
+/// What is wrong with state that only another hash key makes usable.
+pub const HASH_KEY: &str = "hash key";
+const EXCHANGED_TWICE: &str = "it was exchanged before, and what was recorded under the key before that is still remembered; go \
+                               back to the keys of that exchange until its window is over";
+const PREVIOUS_NEEDED: &str = "it was exchanged, and what was recorded under the previous one is still remembered; name its file as \
+     hash_key_previous_file until ebb_previous_hash_key_needed is 0";
 
 /// Names the observation at a position of the log: the same on every replay, and different from all others.
 fn position_id(seed: u64, partition: u32, offset: u64) -> ElementId {

@@ -8,6 +8,7 @@ use super::reader::Reader;
 use super::spec::{EventSpec, Path};
 use crate::codec::Writer;
 use crate::filter::frequency::FrequencySpec;
+use crate::hash::KeyPrint;
 
 /// How events are read and which views are kept of them.
 #[derive(Debug, Clone)]
@@ -26,6 +27,15 @@ impl Plan {
     /// What only changes later decisions (limits, skew, penalties and the numbers only they refer to) is left out, so that
     /// it can be changed without forgetting.
     pub fn identity(&self) -> [u8; 32] {
+        self.identity_under(self.reader.key_print())
+    }
+
+    /// The identity of state made under the previous hash key, where there is one: it is read, and its turn begins.
+    pub fn former_identity(&self) -> Option<[u8; 32]> {
+        self.reader.previous_print().map(|print| self.identity_under(print))
+    }
+
+    fn identity_under(&self, print: KeyPrint) -> [u8; 32] {
         let mut writer = Writer::new(*b"plan", 1);
         write_event(&mut writer, self.reader.spec(), self.measured_numbers());
         self.dedup.write_identity(&mut writer);
@@ -36,7 +46,7 @@ impl Plan {
                 frequency.write_identity(&mut writer);
             }
         }
-        writer.raw(&self.reader.key_print().0);
+        writer.raw(&print.0);
         self.aggregates.iter().for_each(|aggregate| aggregate.write_identity(&mut writer));
         *blake3::hash(&writer.seal()).as_bytes()
     }

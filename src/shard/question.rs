@@ -71,6 +71,29 @@ pub struct AgeRange {
     pub below: Span,
 }
 
+/// Everything that can be said about an item's last sighting.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Details {
+    /// How likely the item was seen within the window, whatever the answer rests on.
+    pub belief: Belief,
+    /// What either answer is expected to cost under that belief, where there are penalties.
+    pub decision: Option<Decision>,
+    /// The ages that the memory tells apart and the chance of each, youngest first. What is missing to 1 is older or never.
+    pub blocks: Vec<(AgeRange, f64)>,
+    /// The likeliest of them, unless "older or never" is likelier.
+    pub likely: Option<AgeRange>,
+    pub expected_age: ExpectedAge,
+    /// Chance that it was never seen; with a learned prior, not within its horizon.
+    pub never: f64,
+}
+
+/// A mean age, in what the prior counts ages in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ExpectedAge {
+    Milliseconds(f64),
+    Events(f64),
+}
+
 /// Why a question cannot be answered.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum QuestionError {

@@ -1,6 +1,7 @@
 //! Which observations a share is asked for: comparisons of value or weight, joined by `and` and `or`.
 //!
-//! A closed form, so that it can be read from a question, shown again, and evaluated without surprises: at most
+//! Bounds are whole numbers where they are compared with what a sketch keeps, and numbers with a fraction where they are
+//! in the units of the events. A closed form, so that it can be read from a question, shown again, and evaluated without surprises: at most
 //! [`COMPARISONS_MOST`] comparisons, nested at most [`DEPTH_MOST`] deep. `and` binds tighter than `or`.
 
 use std::fmt;
@@ -31,10 +32,10 @@ pub enum Comparison {
 
 /// A condition on one observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Predicate {
-    Compare { field: Field, comparison: Comparison, bound: u64 },
-    All(Vec<Predicate>),
-    Any(Vec<Predicate>),
+pub enum Predicate<B = u64> {
+    Compare { field: Field, comparison: Comparison, bound: B },
+    All(Vec<Predicate<B>>),
+    Any(Vec<Predicate<B>>),
 }
 
 /// Why a predicate could not be read.
@@ -100,9 +101,9 @@ impl Predicate {
     }
 }
 
-impl fmt::Display for Predicate {
+impl<B: fmt::Display> fmt::Display for Predicate<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let joined = |f: &mut fmt::Formatter<'_>, parts: &[Predicate], word: &str| {
+        let joined = |f: &mut fmt::Formatter<'_>, parts: &[Self], word: &str| {
             for (index, part) in parts.iter().enumerate() {
                 if index > 0 {
                     write!(f, " {word} ")?;
@@ -129,23 +130,44 @@ impl FromStr for Predicate {
     type Err = PredicateError;
 
     fn from_str(text: &str) -> Result<Self, PredicateError> {
-        let mut parser = Parser { rest: text.trim(), comparisons: 0 };
-        let predicate = parser.any(0)?;
-        if parser.rest.is_empty() { Ok(predicate) } else { Err(parser.expected("and, or, or the end")) }
+        Parser::new(text, (|text| text.parse().ok(), "a whole number below 2^64")).whole()
     }
 }
 
-struct Parser<'a> {
-    rest: &'a str,
-    comparisons: usize,
+impl FromStr for Predicate<f64> {
+    type Err = PredicateError;
+
+    fn from_str(text: &str) -> Result<Self, PredicateError> {
+        // Digits and a point alone: neither signs, nor exponents, nor infinities.
+        let read = |text: &str| text.parse().ok().filter(|bound: &f64| bound.is_finite());
+        Parser::new(text, (read, "a number such as 10 or 0.25")).whole()
+    }
 }
 
-impl Parser<'_> {
+/// How a bound is read, and what it is called.
+type Bound<B> = (fn(&str) -> Option<B>, &'static str);
+
+struct Parser<'a, B> {
+    rest: &'a str,
+    comparisons: usize,
+    bound: Bound<B>,
+}
+
+impl<'a, B> Parser<'a, B> {
+    fn new(text: &'a str, bound: Bound<B>) -> Self {
+        Self { rest: text.trim(), comparisons: 0, bound }
+    }
+
+    fn whole(mut self) -> Result<Predicate<B>, PredicateError> {
+        let predicate = self.any(0)?;
+        if self.rest.is_empty() { Ok(predicate) } else { Err(self.expected("and, or, or the end")) }
+    }
+
     fn expected(&self, expected: &'static str) -> PredicateError {
         PredicateError::Syntax { expected, found: self.rest.chars().take(24).collect() }
     }
 
-    fn any(&mut self, depth: usize) -> Result<Predicate, PredicateError> {
+    fn any(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
         let mut parts = vec![self.all(depth)?];
         while self.word("or") {
             parts.push(self.all(depth)?);
@@ -153,7 +175,7 @@ impl Parser<'_> {
         Ok(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })
     }
 
-    fn all(&mut self, depth: usize) -> Result<Predicate, PredicateError> {
+    fn all(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
         let mut parts = vec![self.term(depth)?];
         while self.word("and") {
             parts.push(self.term(depth)?);
@@ -161,7 +183,7 @@ impl Parser<'_> {
         Ok(if parts.len() == 1 { parts.remove(0) } else { Predicate::All(parts) })
     }
 
-    fn term(&mut self, depth: usize) -> Result<Predicate, PredicateError> {
+    fn term(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
         if !self.sign("(") {
             return self.comparison();
         }
@@ -172,7 +194,7 @@ impl Parser<'_> {
         if self.sign(")") { Ok(inner) } else { Err(self.expected("a closing parenthesis")) }
     }
 
-    fn comparison(&mut self) -> Result<Predicate, PredicateError> {
+    fn comparison(&mut self) -> Result<Predicate<B>, PredicateError> {
         let field = match (self.word("value"), self.word("weight")) {
             (true, _) => Field::Value,
             (false, true) => Field::Weight,
@@ -180,8 +202,9 @@ impl Parser<'_> {
         };
         let (_, comparison) =
             SIGNS.into_iter().find(|(sign, _)| self.sign(sign)).ok_or_else(|| self.expected("a comparison"))?;
-        let digits = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
-        let bound = self.rest[..digits].parse().map_err(|_| self.expected("a whole number below 2^64"))?;
+        let digits = self.rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.rest.len());
+        let (read, expected) = self.bound;
+        let bound = read(&self.rest[..digits]).ok_or_else(|| self.expected(expected))?;
         self.rest = self.rest[digits..].trim_start();
         self.comparisons += 1;
         if self.comparisons > COMPARISONS_MOST {
@@ -274,6 +297,25 @@ mod tests {
             let refused = text.parse::<Predicate>().unwrap_err().to_string();
             assert!(refused.contains("write value >= 100"), "{text}: {refused}");
         }
+    }
+
+    #[test]
+    fn fractions_are_read_where_bounds_are_in_the_units_of_events() {
+        let bound = |text: &str| match text.parse() {
+            Ok(Predicate::Compare { bound, .. }) => Some(bound),
+            Ok(Predicate::All(_) | Predicate::Any(_)) | Err(_) => None,
+        };
+        assert_eq!(
+            (bound("value > 0.25"), bound("value>=10"), bound("weight < .5")),
+            (Some(0.25), Some(10.0), Some(0.5))
+        );
+        assert_eq!(
+            (bound("value > 1.2.3"), bound("value > ."), bound("value > inf"), bound("value > 1e3")),
+            (None, None, None, None)
+        );
+        assert!("value > 0.25".parse::<Predicate>().is_err(), "what a sketch keeps is whole");
+        let shown: Predicate<f64> = "value > 0.25 and (weight = 2 or value < 7)".parse().unwrap();
+        assert_eq!(shown.to_string(), "value > 0.25 and (weight = 2 or value < 7)");
     }
 
     #[test]

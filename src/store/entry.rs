@@ -71,6 +71,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    #[cfg(fuzzing)]
+    pub fn of(first: u64, framed: Vec<u8>) -> Self {
+        Self { first, framed, chunks: 1, whole: true }
+    }
+
     /// The records, or what is wrong with the entry.
     pub fn decode(&self, key: &ShardKey) -> Result<Vec<Logged>, CodecError> {
         let (length, sealed) = self.framed.split_first_chunk::<LENGTH_BYTES>().ok_or(CodecError::Short)?;

@@ -99,7 +99,10 @@ pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreEr
         compact: true,
     };
     let mut report = OpenReport { stale_files, unreadable_marks: noted.unreadable, ..OpenReport::default() };
-    let mut met = attempt.patiently()?;
+    let mut met = match attempt.patiently() {
+        Err(StoreError::Place { .. }) if place::give_room(dir) => attempt.patiently()?,
+        met => met?,
+    };
     if matches!(met, Met::Closed(_)) && place::hide_what_is_derived(&path).map_err(fault)? > 0 {
         met = attempt.patiently()?;
     }
@@ -126,6 +129,7 @@ pub(super) fn open(dir: &Path, options: &StoreOptions) -> Result<Opened, StoreEr
     if attempt.suspect {
         fs::remove_file(&suspect).map_err(fault)?;
     }
+    place::keep_room(dir);
     report.orphan_chunks = found.generations.orphan_chunks;
     let log = fs::File::open(path.join("db")).map_err(fault)?;
     let disk = Disk { db: found.db, log, suspect, _lock: lock };

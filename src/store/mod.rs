@@ -11,12 +11,15 @@
 //!   acknowledged is noted in a file beside sled, so that a tail that sled forgot is noticed too;
 //! - S3 no call waits longer than its deadline and none panics: sled is only touched by the store's own threads, and when
 //!   one of them gives no answer, an error or a panic, the store is [`Health::Failed`] and says so at once to every later call;
-//! - S4 a full disk refuses the call ([`StoreError::DiskFull`]) before sled sees it, and the next call may succeed;
+//! - S4 a full disk refuses the call ([`StoreError::DiskFull`]) before sled sees it, and the next call may succeed; room is
+//!   kept for opening the store on a full disk;
 //! - S5 the disk holds the kept generations, the journal behind none of them, and at most a few stores set aside.
 
 mod checkpoint;
 mod entry;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzed;
 mod guard;
 mod journal;
 mod keys;

@@ -1,7 +1,8 @@
 //! The directory of a store and the disk under it.
 //!
 //! Layout: `lock` (held while open), `db/` (sled), `acknowledged` (see `marks`), `suspect` (there when damage was met or
-//! the store failed), `db.bad-<n>/` (stores that could not be read, the newest few), `db.new/` and `db.rescued/` (see `rescue`).
+//! the store failed), `db.bad-<n>/` (stores that could not be read, the newest few), `db.new/` and `db.rescued/` (see `rescue`),
+//! `room` (given up when the disk is full: sled writes when it opens).
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -14,6 +15,9 @@ use super::StoreError;
 /// How long a lock of a process, or of a store just dropped, is waited for.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// What sled may write when it opens, many times over.
+const ROOM_BYTES: usize = 4 << 20;
 
 pub(super) fn marks_path(dir: &Path) -> PathBuf {
     dir.join("acknowledged")
@@ -30,6 +34,26 @@ pub(super) fn rescue_paths(dir: &Path) -> (PathBuf, PathBuf) {
 
 pub(super) fn suspect_path(dir: &Path) -> PathBuf {
     dir.join("suspect")
+}
+
+fn room_path(dir: &Path) -> PathBuf {
+    dir.join("room")
+}
+
+/// Gives up the room that was kept for a full disk; whether there was any.
+pub(super) fn give_room(dir: &Path) -> bool {
+    fs::remove_file(room_path(dir)).is_ok()
+}
+
+/// Keeps room for a full disk, as far as the disk is not full already.
+pub(super) fn keep_room(dir: &Path) {
+    let path = room_path(dir);
+    let is_kept = fs::metadata(&path).is_ok_and(|kept| kept.len() == ROOM_BYTES as u64);
+    let has_plenty = || free_bytes(dir).is_ok_and(|free| free > 4 * ROOM_BYTES as u64);
+    // Zeros would take no room where the file system does not write them.
+    if !is_kept && has_plenty() && fs::write(&path, vec![0xEB; ROOM_BYTES]).is_err() {
+        give_room(dir);
+    }
 }
 
 /// Two processes must never rename or open the same store, so the directory has a lock of its own beside sled's.

@@ -21,6 +21,7 @@ mod click;
 mod draw;
 mod json;
 mod options;
+pub mod requests;
 mod rhythm;
 
 pub use click::{Click, Repeat, Source, Truth};

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 use super::faults;
+use super::message::Stored;
 use crate::metrics::Metrics;
 use crate::shard::NextOffset;
 use crate::store::{Identity, ShardId, Store};
@@ -18,8 +19,8 @@ pub(super) struct Job {
     pub(super) identity: Identity,
     pub(super) next: NextOffset,
     pub(super) bytes: Vec<u8>,
-    /// Told the position once it is stored; dropped when it could not be.
-    pub(super) stored: oneshot::Sender<NextOffset>,
+    /// Told once it is stored; dropped when it could not be.
+    pub(super) stored: oneshot::Sender<Stored>,
 }
 
 /// The thread and the way to it.
@@ -61,8 +62,8 @@ fn save(store: &Store, metrics: &Metrics, job: Job) {
             faults::pass("after_checkpoint_write");
             let partition = job.shard.partition.to_string();
             let labels = [job.shard.stream.as_str(), partition.as_str()];
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-            metrics.checkpoint_time.with_label_values(&labels).set(now);
+            let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            metrics.checkpoint_time.with_label_values(&labels).set(since_epoch.as_secs_f64());
             metrics.checkpoint_bytes.with_label_values(&labels).set(job.bytes.len() as i64);
             metrics.checkpoint_seconds.observe(started.elapsed().as_secs_f64());
             tracing::debug!(shard = %job.shard, next = job.next.0, generation = saved.generation, "checkpoint stored");
@@ -73,7 +74,8 @@ fn save(store: &Store, metrics: &Metrics, job: Job) {
             metrics.store_bytes.set(store.disk_bytes() as i64);
             faults::pass("after_checkpoint");
             // Nobody may be waiting any more: that is fine.
-            let _ = job.stored.send(job.next);
+            let time_ms = i64::try_from(since_epoch.as_millis()).ok();
+            let _ = job.stored.send(Stored { next: job.next, time_ms, bytes: job.bytes.len() as u64 });
         }
         Err(error) => {
             metrics.checkpoint_failures.inc();

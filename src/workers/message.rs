@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
+use crate::filter::frequency::Count;
 use crate::shard::{
-    AggregateError, AggregatePart, AggregateQuestion, Answer, AsOf, Event, NextOffset, Outcome, Question,
-    QuestionError, Status,
+    AggregateError, AggregatePart, AggregateQuestion, Answer, AsOf, Details, Event, NextOffset, Outcome, Question,
+    QuestionError, Shard, Status, Subject, TOUCH_AHEAD,
 };
 use crate::store::StoreError;
 
@@ -26,10 +27,17 @@ pub struct Recorded {
     pub as_of: AsOf,
 }
 
+/// An answer and, where they were asked for and the filter has them, its details.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decided {
+    pub answer: Answer,
+    pub details: Option<Box<Details>>,
+}
+
 /// What became of a list of questions: answered together, at one position.
 #[derive(Debug)]
-pub struct Answered {
-    pub answers: Vec<Result<Answer, QuestionError>>,
+pub struct Answered<T> {
+    pub answers: Vec<T>,
     pub as_of: AsOf,
 }
 
@@ -37,8 +45,28 @@ pub struct Answered {
 #[derive(Debug, Clone)]
 pub struct ShardStatus {
     pub status: Status,
-    /// Up to where the newest stored checkpoint reaches.
-    pub checkpoint: Option<NextOffset>,
+    /// Records of the log that are not folded yet, where the end of the log is known.
+    pub lag: Option<u64>,
+    /// The newest stored checkpoint.
+    pub checkpoint: Option<Stored>,
+}
+
+/// A checkpoint that is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Up to where it reaches.
+    pub next: NextOffset,
+    /// By the wall clock; unknown of one that was there before the service started.
+    pub time_ms: Option<i64>,
+    pub bytes: u64,
+}
+
+/// Where a shard stands, and up to where it is stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Saved {
+    /// None where nothing was folded that could be stored.
+    pub(super) next: Option<NextOffset>,
+    pub(super) stored: Option<Stored>,
 }
 
 /// Why events were not recorded. None of them was folded.
@@ -72,8 +100,8 @@ pub enum AskError {
 /// Why an aggregate was not answered.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AggregateAskError {
-    #[error("the service is stopping")]
-    Stopping,
+    #[error(transparent)]
+    Unasked(#[from] AskError),
     #[error(transparent)]
     Refused(#[from] AggregateError),
 }
@@ -87,19 +115,16 @@ pub(super) enum Message {
         reply: oneshot::Sender<Result<Vec<Recorded>, RecordError>>,
     },
     Ask(Ask),
-    /// What the shard has to say to a question that all shards answer together.
-    Aggregate {
-        shard: usize,
-        question: Arc<AggregateQuestion>,
-        reply: oneshot::Sender<Result<AggregatePart, AggregateError>>,
-    },
     Status {
         shard: usize,
         reply: oneshot::Sender<ShardStatus>,
     },
-    /// Take a checkpoint of every shard that changed; with `reply`, tell when they are stored.
-    Checkpoint {
-        reply: Option<oneshot::Sender<()>>,
+    /// Take a checkpoint of every shard that changed.
+    Checkpoint,
+    /// Take a checkpoint of the shard as soon as may be, unless there is one; tell where it stands.
+    Save {
+        shard: usize,
+        reply: oneshot::Sender<Saved>,
     },
     /// Take the last checkpoints and end.
     Stop {
@@ -107,12 +132,80 @@ pub(super) enum Message {
     },
 }
 
+/// Something to be answered once the log is folded up to a position.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) shard: usize,
-    pub(super) questions: Vec<Question>,
-    /// Wait until the log is folded up to here.
     pub(super) at_least: NextOffset,
     pub(super) asked: Instant,
-    pub(super) reply: oneshot::Sender<Answered>,
+    pub(super) inquiry: Inquiry,
+}
+
+/// How much of an answer is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    Verdict,
+    /// With everything that can be said about the item's last sighting.
+    Details,
+}
+
+/// What is asked, and whom to tell.
+#[derive(Debug)]
+pub(super) enum Inquiry {
+    Decide {
+        questions: Vec<Question>,
+        depth: Depth,
+        reply: oneshot::Sender<Answered<Result<Decided, QuestionError>>>,
+    },
+    /// How often, of late; nothing where the stream keeps no counts.
+    Count {
+        subjects: Vec<Subject>,
+        reply: oneshot::Sender<Answered<Option<Count>>>,
+    },
+    /// What the shard has to say to a question that all shards answer together.
+    Aggregate {
+        question: Arc<AggregateQuestion>,
+        reply: oneshot::Sender<Result<AggregatePart, AggregateError>>,
+    },
+}
+
+impl Inquiry {
+    /// Answers from what is folded; whoever asked may be gone.
+    pub(super) fn answer(self, shard: &Shard) {
+        let as_of = shard.as_of();
+        match self {
+            Self::Decide { questions, depth, reply } => {
+                let mut answers = Vec::with_capacity(questions.len());
+                for stretch in questions.chunks(TOUCH_AHEAD) {
+                    shard.touch(stretch);
+                    answers.extend(stretch.iter().map(|question| decide(shard, question, depth)));
+                }
+                let _ = reply.send(Answered { answers, as_of });
+            }
+            Self::Count { subjects, reply } => {
+                let answers = subjects.iter().map(|subject| shard.frequency(subject)).collect();
+                let _ = reply.send(Answered { answers, as_of });
+            }
+            Self::Aggregate { question, reply } => {
+                let _ = reply.send(shard.aggregate_part(&question));
+            }
+        }
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Decide { reply, .. } => reply.is_closed(),
+            Self::Count { reply, .. } => reply.is_closed(),
+            Self::Aggregate { reply, .. } => reply.is_closed(),
+        }
+    }
+}
+
+fn decide(shard: &Shard, question: &Question, depth: Depth) -> Result<Decided, QuestionError> {
+    let details = match depth {
+        Depth::Verdict => None,
+        Depth::Details => shard.explain(question)?.map(Box::new),
+    };
+    Ok(Decided { answer: shard.ask(question)?, details })
 }

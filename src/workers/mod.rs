@@ -4,18 +4,25 @@
 //! waits. W3: questions are answered between batches, with the position up to which they hold. W4: an event is recorded
 //! only after the journal has it; what is answered survives a kill.
 
+mod asking;
 mod checkpoints;
 mod faults;
 mod kafka;
 mod message;
 mod owned;
+mod report;
 mod residency;
 mod stream;
 mod topics;
 mod worker;
 
+pub use asking::{Answers, AtLeast, Checkpointed, Counted, MergedAnswer};
 pub use faults::{Mutant, POINTS};
+#[cfg(fuzzing)]
+pub use kafka::fuzzed;
 pub use kafka::{Beginning, Delivery, KafkaOptions, OVERSIZE, Outputs, SnapshotTopic, StreamSpec, Target};
-pub use message::{AggregateAskError, Answered, AskError, RecordError, Recorded, ShardStatus, Submission};
-pub use stream::{Answers, Place, Placed, Readiness, Stream, Streams};
+pub use message::{
+    AggregateAskError, AskError, Decided, Depth, RecordError, Recorded, ShardStatus, Stored, Submission,
+};
+pub use stream::{Expectation, Place, Placed, Readiness, Stream, Streams, partition_of};
 pub use worker::{StartError, Workers, WorkersOptions};

@@ -6,16 +6,19 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use tokio::sync::oneshot;
 
 use super::checkpoints::Job;
-use super::message::{Recorded, ShardStatus, Submission};
+use super::message::{Recorded, Saved, ShardStatus, Stored, Submission};
+use super::report::{self, Report};
 use super::worker::WorkersOptions;
 use crate::metrics::Metrics;
-use crate::shard::{self, Basis, Counts, NextOffset, Outcome, Plan, Reason, Shard, Verdict};
-use crate::store::{Identity, Record, ShardId, Store};
+use crate::shard::{self, Basis, Counts, HASH_KEY, NextOffset, Outcome, Plan, Reason, Shard, Verdict};
+use crate::store::{Identity, Record, Refusal, ShardId, Store};
 
 /// How far the restoring of a worker's shards is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Restored {
     Working,
+    /// Nothing can be done before somebody else has done something.
+    Waiting(String),
     Done,
     Failed(String),
 }
@@ -26,10 +29,10 @@ pub(super) struct OwnedShard {
     identity: Identity,
     /// The newest timestamp given to a record: the log's time never runs backwards.
     timestamp_ms: i64,
-    /// Up to where the newest stored checkpoint reaches.
-    stored: Option<NextOffset>,
+    /// The newest stored checkpoint.
+    stored: Option<Stored>,
     /// A checkpoint on its way.
-    storing: Option<oneshot::Receiver<NextOffset>>,
+    storing: Option<oneshot::Receiver<Stored>>,
 }
 
 /// Whether a checkpoint was taken care of.
@@ -44,6 +47,8 @@ pub(super) enum Handed {
 const JOURNAL: &str = "journal";
 /// Version of the shard's bytes, as the store sees it.
 const SCHEMA: u16 = 1;
+const OTHER_KEY: &str = "the state was made under another hash key; name its file as hash_key_file, or as \
+                         hash_key_previous_file to exchange it";
 
 impl OwnedShard {
     /// The newest usable checkpoint, brought up to date from the journal.
@@ -54,10 +59,16 @@ impl OwnedShard {
             log: JOURNAL.into(),
             schema: SCHEMA,
         };
-        let (shard, stored) = load(&id, &plan, &identity, &options.store)?;
+        let Found { shard, stored, other_key } = load(&id, &plan, &identity, &options.store)?;
+        if shard.status().needs_previous_key {
+            tracing::info!(shard = %id, "what was recorded under the previous hash key is still remembered");
+        }
         let mut owned = Self { id, shard, identity, timestamp_ms: i64::MIN, stored, storing: None };
-        let replayed = owned.replay(&options.store)?;
-        tracing::info!(shard = %owned.id, checkpoint = ?stored.map(|next| next.0), replayed, "shard restored");
+        let replayed = owned.replay(&options.store).map_err(|why| match other_key {
+            true => format!("{OTHER_KEY} ({why})"),
+            false => why,
+        })?;
+        tracing::info!(shard = %owned.id, checkpoint = ?stored.map(|stored| stored.next.0), replayed, "shard restored");
         owned.report(&options.metrics);
         Ok(owned)
     }
@@ -98,7 +109,15 @@ impl OwnedShard {
 
     pub(super) fn status(&mut self) -> ShardStatus {
         self.notice_stored();
-        ShardStatus { status: self.shard.status(), checkpoint: self.stored }
+        // Events are folded when the journal has them.
+        ShardStatus { status: self.shard.status(), lag: Some(0), checkpoint: self.stored }
+    }
+
+    /// Where the shard stands, and up to where it is stored.
+    pub(super) fn saved(&mut self) -> Saved {
+        self.notice_stored();
+        let next = self.shard.next();
+        Saved { next: (next != NextOffset(0)).then_some(next), stored: self.stored }
     }
 
     /// Hands a copy of the state to the checkpoint thread, unless one is still on its way or nothing changed.
@@ -128,10 +147,10 @@ impl OwnedShard {
     }
 
     fn is_unsaved(&self) -> bool {
-        self.stored != Some(self.shard.next()) && self.shard.next() != NextOffset(0)
+        self.stored.map(|stored| stored.next) != Some(self.shard.next()) && self.shard.next() != NextOffset(0)
     }
 
-    fn job(&self) -> (Job, oneshot::Receiver<NextOffset>) {
+    fn job(&self) -> (Job, oneshot::Receiver<Stored>) {
         let (stored, storing) = oneshot::channel();
         let (shard, identity) = (self.id.clone(), self.identity.clone());
         (Job { shard, identity, next: self.shard.next(), bytes: self.shard.snapshot(), stored }, storing)
@@ -140,16 +159,16 @@ impl OwnedShard {
     /// Waits for the checkpoint that is on its way.
     pub(super) fn await_checkpoint(&mut self) {
         if let Some(storing) = self.storing.take()
-            && let Ok(next) = storing.blocking_recv()
+            && let Ok(stored) = storing.blocking_recv()
         {
-            self.stored = Some(next);
+            self.stored = Some(stored);
         }
     }
 
     fn notice_stored(&mut self) {
         if let Some(storing) = &mut self.storing {
             match storing.try_recv() {
-                Ok(next) => (self.stored, self.storing) = (Some(next), None),
+                Ok(stored) => (self.stored, self.storing) = (Some(stored), None),
                 Err(oneshot::error::TryRecvError::Closed) => self.storing = None,
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
@@ -157,49 +176,71 @@ impl OwnedShard {
     }
 
     pub(super) fn report(&self, metrics: &Metrics) {
-        let partition = self.id.partition.to_string();
-        let labels = [self.id.stream.as_str(), partition.as_str()];
-        let status = self.shard.status();
-        metrics.fill.with_label_values(&labels).set(status.fill);
-        metrics.false_duplicates.with_label_values(&labels).set(status.false_duplicate_rate);
-        metrics.trusted.with_label_values(&labels).set(i64::from(status.basis != Basis::Miscalibrated));
-        metrics.isolated_keys.with_label_values(&labels).set(status.isolated_keys as i64);
-        metrics.state_bytes.with_label_values(&labels).set(status.memory_bytes as i64);
-        metrics.lag.with_label_values(&labels).set(0);
-        if let Some(time_ms) = status.as_of.time_ms {
-            metrics.event_time.with_label_values(&labels).set(time_ms as f64 / 1e3);
-        }
+        let timestamp_ms = (self.timestamp_ms != i64::MIN).then_some(self.timestamp_ms);
+        report::report(&Report { id: &self.id, status: &self.shard.status(), lag: Some(0), timestamp_ms }, metrics);
     }
 }
 
-fn load(
+/// The newest usable checkpoint, or else the newest that was made under the previous hash key, or else nothing.
+fn load(id: &ShardId, plan: &Arc<Plan>, identity: &Identity, store: &Store) -> Result<Found, String> {
+    let mut other_key = false;
+    for identity in [Some(identity.clone()), former(identity, plan)].into_iter().flatten() {
+        match load_as(id, plan, &identity, store)? {
+            (Some((shard, stored)), _) => return Ok(Found { shard, stored: Some(stored), other_key: false }),
+            (None, refused) => other_key = refused.iter().any(|(_, reason)| matches!(reason, Refusal::HashKey(_))),
+        }
+    }
+    let shard = Shard::new(plan.clone(), id.partition).map_err(|error| error.to_string())?;
+    Ok(Found { shard, stored: None, other_key })
+}
+
+struct Found {
+    shard: Shard,
+    stored: Option<Stored>,
+    /// There is state, under a key that is not known here.
+    other_key: bool,
+}
+
+type Refused = Vec<(u64, Refusal)>;
+
+fn load_as(
     id: &ShardId,
     plan: &Arc<Plan>,
     identity: &Identity,
     store: &Store,
-) -> Result<(Shard, Option<NextOffset>), String> {
+) -> Result<(Option<(Shard, Stored)>, Refused), String> {
     let mut at_most = None;
     loop {
         let loaded = store.load(id, identity, at_most).map_err(|error| error.to_string())?;
-        for (generation, reason) in &loaded.refused {
+        // While keys are exchanged there are checkpoints under both.
+        let is_expected = |reason: &Refusal| matches!(reason, Refusal::HashKey(print) if [Some(plan.reader.key_print()), plan.reader.previous_print()].contains(&Some(*print)));
+        for (generation, reason) in loaded.refused.iter().filter(|(_, reason)| !is_expected(reason)) {
             tracing::warn!(shard = %id, generation, %reason, "checkpoint not used");
         }
-        let Some(checkpoint) = loaded.checkpoint else {
-            return Shard::new(plan.clone(), id.partition)
-                .map(|shard| (shard, None))
-                .map_err(|error| error.to_string());
-        };
+        let Some(checkpoint) = loaded.checkpoint else { return Ok((None, loaded.refused)) };
         match Shard::restore(plan.clone(), id.partition, &checkpoint.state) {
-            Ok(shard) => return Ok((shard, Some(checkpoint.next))),
+            Ok(shard) => {
+                let bytes = checkpoint.state.len() as u64;
+                let stored = Stored { next: checkpoint.next, time_ms: None, bytes };
+                return Ok((Some((shard, stored)), loaded.refused));
+            }
+            // An older one would need the key as well.
+            Err(error) if error.is_about(HASH_KEY) => return Err(error.to_string()),
             Err(error) => {
                 tracing::warn!(shard = %id, generation = checkpoint.generation, %error, "checkpoint not used")
             }
         }
         match checkpoint.next.0.checked_sub(1) {
             Some(before) => at_most = Some(NextOffset(before)),
-            None => return Shard::new(plan.clone(), id.partition).map(|s| (s, None)).map_err(|e| e.to_string()),
+            None => return Ok((None, loaded.refused)),
         }
     }
+}
+
+/// What identifies the same state made under the previous hash key, while keys are exchanged.
+pub(super) fn former(identity: &Identity, plan: &Plan) -> Option<Identity> {
+    let (config_hash, key_print) = (plan.former_identity()?, plan.reader.previous_print()?);
+    Some(Identity { config_hash, key_print, ..identity.clone() })
 }
 
 /// Counted per batch, not per record.

@@ -1,24 +1,19 @@
-//! Streams as the outside sees them: events and questions in, decisions out, whichever shards hold the memory.
+//! Streams as the outside sees them: events in, decisions out, whichever shards hold the memory. What can be asked of them
+//! stands in [`super::asking`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::message::{
-    AggregateAskError, Answered, Ask, AskError, Message, RecordError, Recorded, ShardStatus, Submission,
-};
+use super::message::{AskError, Message, RecordError, Recorded, Submission};
 use super::owned::Restored;
 use super::residency::Residents;
 use super::worker::Workers;
 use crate::hash::Fingerprint;
 use crate::random::mix;
-use crate::shard::{
-    AggregateAnswer, AggregateQuestion, Answer, AsOf, NextOffset, Plan, Question, QuestionError, Reader, Reason,
-    Verdict,
-};
+use crate::shard::{LogPrint, Plan, Reader, Reason};
 use crate::store::{Health, Store};
 
 /// One stream and the way to its shards.
@@ -26,24 +21,20 @@ use crate::store::{Health, Store};
 pub struct Stream {
     plan: Arc<Plan>,
     /// By partition.
-    shards: Vec<Route>,
+    pub(super) shards: Arc<[Route]>,
     /// Which of them are here, where that can change.
-    residents: Option<Residents>,
+    pub(super) residents: Option<Residents>,
     /// The only partition that is meant.
-    only: Option<usize>,
+    pub(super) only: Option<usize>,
+    /// Tells its log from those of other streams and, where it is a journal, of other services.
+    log: LogPrint,
 }
 
 #[derive(Debug, Clone)]
-struct Route {
-    worker: mpsc::Sender<Message>,
+pub(super) struct Route {
+    pub(super) worker: mpsc::Sender<Message>,
     /// The shard's place in its worker.
-    shard: usize,
-}
-
-/// Where the answer to each question of a list stands.
-#[derive(Debug)]
-pub struct Answers {
-    pub answers: Vec<(Result<Answer, QuestionError>, AsOf)>,
+    pub(super) shard: usize,
 }
 
 impl Stream {
@@ -59,10 +50,17 @@ impl Stream {
         self.shards.len()
     }
 
-    /// The partition that holds an item's memory. Other bits decide here than within a filter.
-    fn partition_of(&self, item: Fingerprint) -> usize {
-        let mixed = mix(item.high() ^ mix(item.low()));
-        ((u128::from(mixed) * self.shards.len() as u128) >> 64) as usize
+    /// Whether partitions can be another instance's.
+    pub fn is_shared(&self) -> bool {
+        self.residents.is_some()
+    }
+
+    pub fn log(&self) -> LogPrint {
+        self.log
+    }
+
+    pub(super) fn partition_of(&self, route: Fingerprint) -> usize {
+        partition_of(route, self.shards.len())
     }
 
     /// The same stream, narrowed to one partition where one is named.
@@ -74,17 +72,8 @@ impl Stream {
         Ok(Self { only, ..self.clone() })
     }
 
-    fn is_here(&self, partition: usize) -> bool {
+    pub(super) fn is_here(&self, partition: usize) -> bool {
         self.residents.as_ref().is_none_or(|residents| residents.has(partition))
-    }
-
-    /// Where an item is asked for. In a topic its writers choose the partition: unless one is named, all that are here.
-    fn asked(&self, item: Fingerprint) -> Vec<usize> {
-        match (self.only, &self.residents) {
-            (Some(only), _) => vec![only],
-            (None, None) => vec![self.partition_of(item)],
-            (None, Some(_)) => (0..self.shards.len()).collect(),
-        }
     }
 
     /// Reads one payload into what [`Stream::record`] takes.
@@ -96,7 +85,7 @@ impl Stream {
     /// Records events in order, each in the shard of its item; all of a shard together, at one position.
     pub async fn record(&self, submissions: Vec<Submission>) -> Result<Vec<Recorded>, RecordError> {
         let count = submissions.len();
-        let partition = |one: &Submission| self.only.unwrap_or_else(|| self.partition_of(one.event.item));
+        let partition = |one: &Submission| self.only.unwrap_or_else(|| self.partition_of(one.event.route));
         let routed: Vec<_> = submissions.into_iter().map(|one| (partition(&one), one)).collect();
         if let Some((elsewhere, _)) = routed.iter().find(|(partition, _)| !self.is_here(*partition)) {
             return Err(RecordError::Elsewhere { partition: *elsewhere });
@@ -116,86 +105,12 @@ impl Stream {
         }
         Ok(all.into_iter().map(|one| one.expect("every place was given to one shard")).collect())
     }
-
-    /// Answers questions in order, once the shards have folded up to `at_least` of theirs.
-    pub async fn ask(&self, questions: Vec<Question>, at_least: NextOffset) -> Result<Answers, AskError> {
-        let count = questions.len();
-        let mut groups: BTreeMap<usize, (Vec<usize>, Vec<Question>)> = BTreeMap::new();
-        for (place, question) in questions.into_iter().enumerate() {
-            for partition in self.asked(question.subject.item).into_iter().filter(|one| self.is_here(*one)) {
-                let (places, questions) = groups.entry(partition).or_default();
-                places.push(place);
-                questions.push(question.clone());
-            }
-        }
-        let mut replies = Vec::new();
-        for (partition, (places, questions)) in groups {
-            let (reply, answered) = oneshot::channel();
-            let route = &self.shards[partition];
-            let ask = Ask { shard: route.shard, questions, at_least, asked: Instant::now(), reply };
-            route.worker.send(Message::Ask(ask)).await.map_err(|_| AskError::Stopping)?;
-            replies.push((places, answered));
-        }
-        let mut all = vec![None; count];
-        for (places, answered) in replies {
-            let Answered { answers, as_of } = answered.await.map_err(|_| AskError::Stopping)?;
-            for (place, one) in places.into_iter().zip(answers) {
-                let found: &mut Option<(_, AsOf)> = &mut all[place];
-                if found.as_ref().is_none_or(|(other, _)| weight(&one) > weight(other)) {
-                    *found = Some((one, as_of));
-                }
-            }
-        }
-        let all: Option<Vec<_>> = all.into_iter().collect();
-        Ok(Answers { answers: all.ok_or(AskError::Elsewhere)? })
-    }
-
-    /// Asks an aggregate of all shards that are here together, each as of where it stands.
-    pub async fn aggregate(&self, question: AggregateQuestion) -> Result<AggregateAnswer, AggregateAskError> {
-        let place = self.plan.aggregate(&question.aggregate)?.0;
-        let question = Arc::new(question);
-        let mut replies = Vec::new();
-        for (_, route) in self.shards.iter().enumerate().filter(|(partition, _)| self.is_here(*partition)) {
-            let (reply, part) = oneshot::channel();
-            let message = Message::Aggregate { shard: route.shard, question: question.clone(), reply };
-            route.worker.send(message).await.map_err(|_| AggregateAskError::Stopping)?;
-            replies.push(part);
-        }
-        let mut parts = Vec::new();
-        for part in replies {
-            parts.push(part.await.map_err(|_| AggregateAskError::Stopping)??);
-        }
-        let plan = self.plan.clone();
-        // Merging large sketches takes long enough to hold up other requests.
-        let answer = tokio::task::spawn_blocking(move || plan.aggregates[place].answer(&question, parts));
-        Ok(answer.await.map_err(|_| AggregateAskError::Stopping)??)
-    }
-
-    /// The shards in figures, by partition.
-    pub async fn status(&self) -> Result<Vec<ShardStatus>, AskError> {
-        let mut replies = Vec::new();
-        for (_, route) in self.shards.iter().enumerate().filter(|(partition, _)| self.is_here(*partition)) {
-            let (reply, status) = oneshot::channel();
-            let message = Message::Status { shard: route.shard, reply };
-            route.worker.send(message).await.map_err(|_| AskError::Stopping)?;
-            replies.push(status);
-        }
-        let mut all = Vec::new();
-        for status in replies {
-            all.push(status.await.map_err(|_| AskError::Stopping)?);
-        }
-        Ok(all)
-    }
 }
 
-/// Which of two partitions' answers about an item counts: the one that has seen it.
-fn weight(answer: &Result<Answer, QuestionError>) -> u8 {
-    match answer.as_ref().map(|answer| answer.verdict) {
-        Err(_) => 3,
-        Ok(Verdict::Duplicate) => 2,
-        Ok(Verdict::Late) => 1,
-        Ok(Verdict::Unique | Verdict::Rejected(_)) => 0,
-    }
+/// The partition that holds an item's memory. Other bits decide here than within a filter.
+pub fn partition_of(route: Fingerprint, partitions: usize) -> usize {
+    let mixed = mix(route.high() ^ mix(route.low()));
+    ((u128::from(mixed) * partitions as u128) >> 64) as usize
 }
 
 /// Keeps the order within each partition and remembers the places in the whole.
@@ -237,24 +152,58 @@ pub struct Streams {
 pub enum Readiness {
     Ready,
     Restoring,
+    /// Nothing can be done before somebody else has done something.
+    Waiting(String),
     Stopping,
     Failed(String),
 }
 
+/// Who connects the streams says here what they wait for.
+#[derive(Debug)]
+pub struct Expectation {
+    told: watch::Sender<Restored>,
+}
+
+impl Expectation {
+    /// Whether that is news.
+    pub fn note(&self, why: String) -> bool {
+        let why = Restored::Waiting(why);
+        self.told.send_if_modified(|told| {
+            let is_news = *told != why;
+            *told = why;
+            is_news
+        })
+    }
+}
+
 impl Streams {
+    /// No streams yet: never ready.
+    pub fn awaited(store: Arc<Store>) -> (Self, Expectation) {
+        let (told, restored) = watch::channel(Restored::Working);
+        let none = Self { streams: BTreeMap::new(), restored: vec![restored], store, stopping: Arc::default() };
+        (none, Expectation { told })
+    }
+
     /// The streams served by `workers`, by name.
     pub fn new(workers: &Workers, streams: BTreeMap<String, Placed>) -> Self {
         let route = |place: Place| Route { worker: workers.sender(place.worker), shard: place.shard };
+        let store = workers.store();
+        let keeper = match workers.residency() {
+            // Instances of a group share the topic.
+            Some(_) => Vec::new(),
+            None => journal_id(&store),
+        };
         let stream = |name: &str, placed: Placed| Stream {
             plan: placed.plan,
             shards: placed.shards.into_iter().map(route).collect(),
             residents: workers.residency().map(|residency| residency.of_stream(name)),
             only: None,
+            log: log_print(&keeper, name),
         };
         Self {
             streams: streams.into_iter().map(|(name, parts)| (name.clone(), stream(&name, parts))).collect(),
             restored: workers.restored(),
-            store: workers.store(),
+            store,
             stopping: Arc::default(),
         }
     }
@@ -271,6 +220,7 @@ impl Streams {
         let states = self.restored.iter().map(|restored| restored.borrow().clone());
         states.fold(Readiness::Ready, |worst, state| match (worst, state) {
             (Readiness::Failed(why), _) | (_, Restored::Failed(why)) => Readiness::Failed(why),
+            (Readiness::Waiting(why), _) | (_, Restored::Waiting(why)) => Readiness::Waiting(why),
             (Readiness::Restoring, _) | (_, Restored::Working) => Readiness::Restoring,
             (readiness @ (Readiness::Ready | Readiness::Stopping), Restored::Done) => readiness,
         })
@@ -286,6 +236,14 @@ impl Streams {
         }
     }
 
+    /// Why nothing can be stored, if so.
+    pub fn store_failure(&self) -> Option<String> {
+        match self.store.health() {
+            Health::Failed(why) => Some(why),
+            Health::Healthy => None,
+        }
+    }
+
     /// From now on new work should go elsewhere.
     pub fn announce_stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
@@ -295,8 +253,26 @@ impl Streams {
     pub async fn settled(&self) -> Readiness {
         for restored in &self.restored {
             // An error means that the worker is gone: its last word stands.
-            let _ = restored.clone().wait_for(|state| *state != Restored::Working).await;
+            let _ = restored.clone().wait_for(|state| matches!(state, Restored::Done | Restored::Failed(_))).await;
         }
         self.readiness()
     }
+}
+
+/// Names the journal of this service, for as long as there is one.
+fn journal_id(store: &Store) -> Vec<u8> {
+    const NAME: &str = "journal-id";
+    if let Ok(Some(kept)) = store.meta_get(NAME) {
+        return kept;
+    }
+    let mut made = [0; 16];
+    if getrandom::fill(&mut made).is_err() || store.meta_put(NAME, &made).is_err() {
+        tracing::warn!("exports made before and after a restart will not be known as of one log");
+    }
+    made.to_vec()
+}
+
+fn log_print(keeper: &[u8], stream: &str) -> LogPrint {
+    let hash = blake3::derive_key("ebb log", &[keeper, stream.as_bytes()].concat());
+    LogPrint(std::array::from_fn(|place| hash[place]))
 }

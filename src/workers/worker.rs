@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::checkpoints::{Checkpoints, Job};
 use super::kafka::Running;
-use super::message::{Answered, Ask, Message, RecordError, Recorded, Submission};
+use super::message::{Ask, Message, RecordError, Recorded, Submission};
 use super::owned::{Handed, OwnedShard, Restored};
 use super::residency::Residency;
 use crate::metrics::Metrics;
@@ -142,7 +142,7 @@ impl Workers {
     pub async fn request_checkpoints(&self) {
         for sender in &self.senders {
             // A closed queue means that the worker is gone; readiness tells.
-            let _ = sender.send(Message::Checkpoint { reply: None }).await;
+            let _ = sender.send(Message::Checkpoint).await;
         }
     }
 
@@ -207,6 +207,8 @@ impl Worker {
         let mut group = Vec::with_capacity(GROUP);
         while let Some(first) = self.inbox.blocking_recv() {
             group.push(first);
+            // Who is about to send gets its turn first: what comes together is journalled and answered together.
+            thread::yield_now();
             while group.len() < GROUP
                 && let Ok(more) = self.inbox.try_recv()
             {
@@ -263,18 +265,15 @@ impl Worker {
                 let _ = reply.send(recorded);
             }
             Message::Ask(ask) => self.answer(ask),
-            Message::Aggregate { shard, question, reply } => {
-                let _ = reply.send(self.shards[shard].shard.aggregate_part(&question));
-            }
             Message::Status { shard, reply } => {
                 let _ = reply.send(self.shards[shard].status());
             }
-            Message::Checkpoint { reply } => {
-                self.report_and_make_due();
-                if let Some(reply) = reply {
-                    self.checkpoint_all();
-                    let _ = reply.send(());
+            Message::Checkpoint => self.report_and_make_due(),
+            Message::Save { shard, reply } => {
+                if self.shards[shard].checkpoint(&self.jobs) == Handed::PutOff && !self.due.contains(&shard) {
+                    self.due.push_front(shard);
                 }
+                let _ = reply.send(self.shards[shard].saved());
             }
             Message::Stop { reply } => {
                 self.checkpoint_all();
@@ -297,15 +296,14 @@ impl Worker {
             self.waiting.push(ask);
             return;
         }
-        let answers = ask.questions.iter().map(|question| shard.ask(question)).collect();
+        ask.inquiry.answer(shard);
         self.options.metrics.answer_seconds.observe(ask.asked.elapsed().as_secs_f64());
-        let _ = ask.reply.send(Answered { answers, as_of: shard.as_of() });
     }
 
     /// Looks again at the questions that waited; those whose asker gave up are dropped.
     fn answer_waiting(&mut self) {
         for ask in std::mem::take(&mut self.waiting) {
-            if !ask.reply.is_closed() {
+            if !ask.inquiry.is_abandoned() {
                 self.answer(ask);
             }
         }

@@ -64,6 +64,8 @@ pub fn event(item: u64, time_ms: i64) -> Event {
         importance: None,
         numbers: Default::default(),
         labels: vec!["x".into()],
+        former: None,
+        route: Fingerprint(0),
     }
 }
 

@@ -150,6 +150,31 @@ async fn a_question_may_name_a_shorter_window() {
 }
 
 #[tokio::test]
+async fn whole_numbers_are_whole_however_they_are_written() {
+    let service = Service::start().await;
+    let recorded = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
+    let own = &recorded["as_of"]["partition"];
+    let asked =
+        service.decide("clicks", &question(&event("a", 0), &format!(r#","partition":{own}.0,"at_least":0.0"#))).await;
+    assert_eq!(asked.json()["verdict"], "duplicate");
+    for (rest, told) in
+        [(r#","partition":0.5"#, "0.5"), (r#","at_least":-1.0"#, "-1.0"), (r#","partition":"0""#, "a partition")]
+    {
+        let refused = service.decide("clicks", &question(&event("a", 0), rest)).await;
+        assert_eq!(refused.problem(422), "invalid-question", "{rest}");
+        assert!(refused.detail().contains(told), "{rest}: {}", refused.detail());
+    }
+}
+
+#[tokio::test]
+async fn a_prior_is_read_as_it_is_written() {
+    let service = Service::start().await;
+    // serde_json reads this as 1.
+    let asked = service.decide("clicks", &question(&event("a", 0), r#","prior":0.9999999999999999"#)).await.json();
+    assert_eq!(asked["verdict"], "unique");
+}
+
+#[tokio::test]
 async fn windows_of_events_are_asked_in_events() {
     let service = Service::start().await;
     service.decide("counted", &question(&event("a", 0), r#","record":true"#)).await.json();
@@ -173,7 +198,7 @@ async fn at_least_waits_for_the_offset_that_a_record_was_answered_with() {
     assert_eq!(asked["verdict"], "duplicate");
     for never in [own + 1, u64::MAX] {
         let refused = service.decide("clicks", &question(&event("a", 0), &format!(r#","at_least":{never}"#))).await;
-        assert_eq!(refused.problem(504), "answer-timeout");
+        assert_eq!(refused.problem(409), "not-reached");
         assert!(refused.detail().contains("at_least"), "{}", refused.detail());
     }
 }

@@ -24,7 +24,7 @@ async fn requests_are_counted_by_route_and_status_and_made_up_paths_are_one() {
         let line = format!(r#"ebb_http_requests_total{{route="{route}",status="{status}"}} {count}"#);
         assert!(text.contains(&line), "{line} is not in {text}");
     }
-    assert!(text.contains(&format!(r#"ebb_http_request_seconds_count{{route="{decide}"}} 1002"#)), "{text}");
+    assert!(text.contains(&format!(r#"ebb_http_request_duration_seconds_count{{route="{decide}"}} 1002"#)), "{text}");
     assert_eq!(series(&text), before + 1, "only the 405 of a known route is new");
 }
 

@@ -26,7 +26,14 @@ async fn bodies_that_are_no_question_are_refused_with_what_would_be_right() {
         (r#"{"evnt":{}}"#, 422, "invalid-question", "`event`"),
         (r#"{"event":{},"event":{}}"#, 422, "invalid-question", "duplicate"),
         (r#"{"event":{},"record":"yes"}"#, 422, "invalid-question", "boolean"),
-        (r#"{"event":{},"at_least":-1}"#, 422, "invalid-question", "u64"),
+        (r#"{"event":{},"at_least":-1}"#, 422, "invalid-question", "an offset"),
+        (r#"{"event":{},"at_least":"1:"}"#, 422, "invalid-question", "partition:offset"),
+        (r#"{"event":{},"at_least":"9:1"}"#, 404, "unknown-partition", "2 partitions"),
+        (r#"{"event":{},"partition":9}"#, 404, "unknown-partition", "2 partitions"),
+        (r#"{"event":{},"record":true,"explain":true}"#, 422, "conflicting-fields", "explain"),
+        (r#"{"event":{},"prior":"half"}"#, 422, "invalid-question", "a number"),
+        (r#"{"event":{},"prior":1}"#, 422, "invalid-question", "the nearest is 0.999"),
+        (r#"{"event":{},"penalty":{"false_duplicate":1e999,"missed_duplicate":1}}"#, 422, "invalid-question", "finite"),
         (r#"{"events":{}}"#, 422, "invalid-question", "a list of events"),
         (r#"{"event":{},"events":[]}"#, 422, "conflicting-fields", "either"),
         (r#"{"event":{},"record":true,"window":"1m"}"#, 422, "conflicting-fields", "record"),
@@ -34,9 +41,9 @@ async fn bodies_that_are_no_question_are_refused_with_what_would_be_right() {
         (r#"{"event":{},"window":"soon"}"#, 422, "invalid-window", "10m"),
         (r#"{"event":{},"window":"-3 events"}"#, 422, "invalid-window", "500 events"),
         (r#"{"event":{},"window":"0ms"}"#, 422, "invalid-window", "longer"),
-        (r#"{"event":{},"window":"11m"}"#, 422, "window-too-long", "remembers 10m"),
-        (r#"{"events":[],"window":"11m"}"#, 422, "window-too-long", "remembers 10m"),
-        (r#"{"event":{},"window":"5 events"}"#, 422, "window-kind", "window is 10m"),
+        (r#"{"event":{},"window":"11m"}"#, 409, "window-too-long", "remembers 10m"),
+        (r#"{"events":[],"window":"11m"}"#, 409, "window-too-long", "remembers 10m"),
+        (r#"{"event":{},"window":"5 events"}"#, 409, "window-kind", "window is 10m"),
     ];
     for (body, status, problem, part) in cases {
         let refused = service.decide("clicks", body).await;

@@ -6,6 +6,9 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
+use ebb::filter::frequency::FrequencySpec;
+use ebb::filter::frequency::forward::ForwardSpec;
+use ebb::filter::places::Size;
 use ebb::filter::timing::TimingSpec;
 use ebb::hash::HashKey;
 use ebb::http::{Api, HttpLimits, Routes};
@@ -24,7 +27,8 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 /// In ms: events of the tests happen around it, long before the wall clock.
 pub const NOW: i64 = 1_700_000_000_000;
 
-/// A running service. `clicks` has a window of ten minutes, `counted` one of 100 events; both have two partitions.
+/// A running service. `clicks` has a window of ten minutes and counts items, `counted` has one of 100 events; both have
+/// two partitions.
 pub struct Service {
     pub api: Arc<Api>,
     pub workers: Workers,
@@ -54,8 +58,8 @@ impl Service {
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(dir.path(), StoreOptions { headroom: 1, ..store }).unwrap();
         let options = WorkersOptions { store: Arc::new(store), metrics: Metrics::new() };
-        let timed = plan(TimingSpec::time(600_000, 60_000, 64 << 10).unwrap());
-        let counted = plan(TimingSpec::count(100, 64 << 10).unwrap());
+        let timed = plan(TimingSpec::time(600_000, 60_000, 64 << 10).unwrap(), Some(frequency()));
+        let counted = plan(TimingSpec::count(100, 64 << 10).unwrap(), None);
         let shard =
             |stream: &str, partition, plan: &Arc<Plan>| (ShardId { stream: stream.into(), partition }, plan.clone());
         let lists = (0..2).map(|p| vec![shard(name, p, &timed), shard("counted", p, &counted)]).collect();
@@ -80,13 +84,18 @@ impl Service {
         self.post(&format!("/v1/streams/{stream}/decide"), body.to_owned()).await
     }
 
+    pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> Answer {
+        let request = Request::post(path).header("content-type", "application/octet-stream");
+        ask(self.router(), request.body(Body::from(body)).unwrap()).await
+    }
+
     pub async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
         let request = Request::builder().method(Method::POST).uri(path).header("content-type", "application/json");
         ask(self.router(), request.body(body.into()).unwrap()).await
     }
 }
 
-fn plan(filter: TimingSpec) -> Arc<Plan> {
+fn plan(filter: TimingSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
     let limits = Limits { record_bytes: 4096, depth: 8, fields: 32, key_bytes: 64 };
     let spec = EventSpec {
         key: Some("campaign".parse().unwrap()),
@@ -99,7 +108,12 @@ fn plan(filter: TimingSpec) -> Arc<Plan> {
     let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
     let dedup = DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
     let aggregates = vec![visits(), moments()];
-    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency: None, aggregates })
+    Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency, aggregates })
+}
+
+/// Decayed counts with a half-life of an hour.
+fn frequency() -> FrequencySpec {
+    FrequencySpec::Forward(ForwardSpec::new(Size::in_memory(64 << 10).unwrap(), 3, 3_600_000).unwrap())
 }
 
 /// How many, by campaign and address.
@@ -152,13 +166,15 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub text: String,
+    pub bytes: Vec<u8>,
 }
 
 pub async fn ask(router: Router, request: Request<Body>) -> Answer {
     let response = router.oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
-    let text = String::from_utf8(to_bytes(body, usize::MAX).await.unwrap().to_vec()).unwrap();
-    Answer { status: parts.status, headers: parts.headers, text }
+    let bytes = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Answer { status: parts.status, headers: parts.headers, text, bytes }
 }
 
 impl Answer {
@@ -235,6 +251,10 @@ impl<S: tracing::Subscriber> Layer<S> for Logs {
 
     fn on_new_span(&self, span: &tracing::span::Attributes<'_>, _: &tracing::Id, _: Context<'_, S>) {
         self.write(|line| span.record(line));
+    }
+
+    fn on_record(&self, _: &tracing::Id, values: &tracing::span::Record<'_>, _: Context<'_, S>) {
+        self.write(|line| values.record(line));
     }
 
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {

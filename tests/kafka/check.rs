@@ -52,6 +52,7 @@ pub fn check(stage: &Stage) -> Findings {
         "group": GROUP,
         "input": INPUT,
         "outputs": outputs,
+        "delivery": stage.delivery.name(),
         "event": {
             "item": ["ip", "ad", "user"], "key": "campaign", "time": "ts", "id": "click_id", "value": "cost",
             "importance": "tier", "max_skew_ms": 300_000,

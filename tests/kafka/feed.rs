@@ -111,7 +111,8 @@ fn feed(
     let (clicks, begun) = (Traffic::new(spec.seed, options).expect("options within bounds"), Instant::now());
     for (number, click) in (0u64..).zip(clicks) {
         match wish.load(Ordering::Relaxed) {
-            NO_LONGER => break,
+            // Whoever gave up may have ended the broker: nothing is waited for.
+            NO_LONGER => return,
             UNTIL_ENOUGH if number >= spec.records => break,
             _ => {}
         }

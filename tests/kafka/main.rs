@@ -6,11 +6,17 @@ mod chaos;
 mod check;
 mod copier;
 mod feed;
+mod fetching;
 mod fixture;
 mod harness;
 mod instance;
+mod modes;
+mod outputs;
+mod pressure;
 mod proxy;
+mod security;
 mod service;
+mod site;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;

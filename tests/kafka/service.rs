@@ -1,8 +1,7 @@
 //! The service end to end on a real broker: killed, restarted, asked, and shown logs that are not what they were.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,142 +11,19 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
-use crate::broker::{Admin, Cluster, tools};
+use crate::site::{PATIENCE, Setup, Site, assert_clean};
 use crate::skip_without_kafka;
 use crate::support::{Ebb, free_address};
-
-const VERDICTS: [&str; 4] = ["unique", "duplicate", "late", "rejected"];
-const PATIENCE: Duration = Duration::from_secs(90);
-
-/// One topic, its outputs, and a service over them.
-struct Stage {
-    cluster: Cluster,
-    folder: PathBuf,
-}
-
-/// What a configuration may differ in.
-struct Setup {
-    topic: &'static str,
-    kafka: &'static str,
-    stream: &'static str,
-    with_outputs: bool,
-}
-
-impl Setup {
-    fn new(topic: &'static str) -> Self {
-        Self { topic, kafka: "start: earliest", stream: "", with_outputs: true }
-    }
-}
-
-impl Stage {
-    fn new(name: &str) -> Self {
-        let cluster = Cluster::start(name);
-        let folder = tools::root().join(name).join("files");
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder for the test");
-        Self { cluster, folder }
-    }
-
-    fn admin(&self) -> Admin {
-        self.cluster.admin()
-    }
-
-    fn produce(&self, topic: &str, count: u64, more: &[&str]) -> std::process::Child {
-        let count = count.to_string();
-        let arguments = ["produce", "--topic", topic, "--malformed", "0.01", "--count", &count, "--brokers"];
-        Command::new(env!("CARGO_BIN_EXE_ebb"))
-            .args(arguments)
-            .arg(self.cluster.brokers())
-            .args(more)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the producer starts")
-    }
-
-    fn config(&self, setup: &Setup) -> PathBuf {
-        let Setup { topic, kafka, stream, with_outputs } = setup;
-        let names: Vec<String> = VERDICTS.iter().map(|verdict| format!("{verdict}: {topic}.{verdict}")).collect();
-        let output = if *with_outputs { format!("output: {{{}}}", names.join(", ")) } else { String::new() };
-        let text = format!(
-            "data_dir: {data}
-workers: 2
-checkpoint: {{every: 300ms}}
-kafka:
-  brokers: {brokers}
-  group: {topic}
-  instance: one
-  commit_every: 50ms
-  create_topics: {{}}
-  properties: {{session.timeout.ms: 6000, heartbeat.interval.ms: 500}}
-  {kafka}
-streams:
-  clicks:
-    topic: {topic}
-    event: {{item: [ip, ad, user], key: campaign, time: ts, id: click_id, value: cost, importance: tier}}
-    dedup: {{window: 2m, lateness: 15s, memory: 1MiB}}
-    {output}
-    {stream}
-",
-            data = self.folder.join(topic).display(),
-            brokers = self.cluster.brokers(),
-        );
-        let file = self.folder.join(format!("{topic}.yaml"));
-        fs::write(&file, text).expect("a configuration");
-        file
-    }
-
-    fn committed(&self, topic: &str) -> i64 {
-        self.admin().committed(topic, topic).into_iter().flatten().sum()
-    }
-
-    fn wait_committed(&self, topic: &str, at_least: i64) {
-        let begun = Instant::now();
-        while self.committed(topic) < at_least {
-            assert!(begun.elapsed() < PATIENCE, "{topic}: {} of {at_least} committed", self.committed(topic));
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn check(&self, topic: &str) -> Value {
-        let outputs: Value = VERDICTS.iter().map(|v| ((*v).to_owned(), json!(format!("{topic}.{v}")))).collect();
-        let spec = json!({
-            "brokers": self.cluster.brokers(), "group": topic, "input": topic, "outputs": outputs,
-            "event": {
-                "item": ["ip", "ad", "user"], "key": "campaign", "time": "ts", "id": "click_id", "value": "cost",
-                "importance": "tier", "max_skew_ms": 300_000,
-            },
-            "dedup": {
-                "window_ms": 120_000, "lateness_ms": 15_000, "block_ms": 11_250, "seen": "first", "false_rate": 0.000_5,
-            },
-        });
-        let file = self.folder.join(format!("{topic}.json"));
-        fs::write(&file, spec.to_string()).expect("the checker's task");
-        let checker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka/checker");
-        let mut python = Command::new(tools::root().join("checker/bin/python"));
-        let ran = python.arg("-B").arg("check.py").arg(&file).current_dir(checker).output().expect("python runs");
-        let said = String::from_utf8_lossy(&ran.stderr);
-        serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("the checker failed: {error}: {said}"))
-    }
-}
-
-#[track_caller]
-fn assert_clean(found: &Value, inputs: u64) {
-    let counts = ["lost", "doubled", "reordered", "wrong", "holes", "open", "unfinished"];
-    let line: Vec<String> = counts.iter().map(|name| format!("{name}={}", found[name])).collect();
-    println!("checker: inputs={} {} verdicts={}", found["inputs"], line.join(" "), found["verdicts"]);
-    assert_eq!(found["inputs"], inputs);
-    assert_eq!(found["ok"], true, "{found:#}");
-}
 
 #[test]
 fn kills_lose_nothing_and_double_nothing() {
     skip_without_kafka!();
     const RECORDS: u64 = 50_000;
     let kills: u64 = std::env::var("EBB_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
-    let stage = Stage::new("service-kills");
-    stage.admin().create_topic("kills", 4, &[("retention.ms", "-1")]);
-    let config = stage.config(&Setup::new("kills"));
-    let mut producer = stage.produce("kills", RECORDS, &["--rate", "10000"]);
+    let site = Site::new("service-kills");
+    site.admin().create_topic("kills", 4, &[("retention.ms", "-1")]);
+    let config = site.config(&Setup::new("kills"));
+    let mut producer = site.produce("kills", RECORDS, &["--rate", "10000"]);
     let (mut random, mut killed) = (Random::new(5), 0);
     while killed < kills {
         let mut ebb = Ebb::start(&config, free_address(), &[]);
@@ -160,8 +36,8 @@ fn kills_lose_nothing_and_double_nothing() {
     }
     assert!(producer.wait().expect("the producer").success());
     let _ebb = Ebb::start(&config, free_address(), &[]);
-    stage.wait_committed("kills", RECORDS as i64);
-    let found = stage.check("kills");
+    site.wait_committed("kills", RECORDS as i64);
+    let found = site.check("kills");
     println!("kills: {killed}");
     assert_clean(&found, RECORDS);
     assert!(
@@ -172,36 +48,32 @@ fn kills_lose_nothing_and_double_nothing() {
 #[test]
 fn every_mode_serves_and_every_changed_log_is_refused() {
     skip_without_kafka!();
-    let stage = Stage::new("service-modes");
-    at_least_once(&stage);
-    without_outputs(&stage);
-    without_an_offset(&stage);
-    made_anew(&stage);
-    retention(&stage);
-    more_partitions(&stage);
-}
-
-fn produced(stage: &Stage, topic: &str, count: u64) {
-    assert!(stage.produce(topic, count, &["--partitions", "2"]).wait().expect("the producer").success());
+    let site = Site::new("service-modes");
+    at_least_once(&site);
+    without_outputs(&site);
+    without_an_offset(&site);
+    made_anew(&site);
+    retention(&site);
+    more_partitions(&site);
 }
 
 /// Without a crash at-least-once is exact; an output that its topic does not take whole leaves a stub.
-fn at_least_once(stage: &Stage) {
-    produced(stage, "least", 3_000);
+fn at_least_once(site: &Site) {
+    site.produced("least", 3_000);
     let setup = Setup { stream: "delivery: at-least-once", ..Setup::new("least") };
-    let ebb = Ebb::start(&stage.config(&setup), free_address(), &[]);
-    stage.wait_committed("least", 3_000);
+    let ebb = Ebb::start(&site.config(&setup), free_address(), &[]);
+    site.wait_committed("least", 3_000);
     ebb.kill();
-    assert_clean(&stage.check("least"), 3_000);
+    assert_clean(&site.check("least"), 3_000);
 }
 
 /// Queries only; and what is recorded over HTTP goes through the topic.
-fn without_outputs(stage: &Stage) {
-    produced(stage, "quiet", 2_000);
+fn without_outputs(site: &Site) {
+    site.produced("quiet", 2_000);
     let setup = Setup { with_outputs: false, ..Setup::new("quiet") };
-    let config = stage.config(&setup);
+    let config = site.config(&setup);
     let mut ebb = Ebb::start(&config, free_address(), &[]);
-    stage.wait_committed("quiet", 2_000);
+    site.wait_committed("quiet", 2_000);
     ebb.wait_ready(PATIENCE);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
     let event =
@@ -221,8 +93,8 @@ fn without_outputs(stage: &Stage) {
     let (_, anywhere) = ebb.post(path, &format!(r#"{{"event":{event}}}"#)).expect("an answer");
     assert_eq!(anywhere["verdict"], "duplicate", "{anywhere}");
     let (status, none) = ebb.post(path, &format!(r#"{{"event":{event},"partition":2}}"#)).expect("an answer");
-    assert_eq!(status, 422, "{none}");
-    assert_eq!(stage.admin().length("quiet"), 2_002, "not in the topic");
+    assert_eq!(status, 404, "{none}");
+    assert_eq!(site.admin().length("quiet"), 2_002, "not in the topic");
     ebb.kill();
     let mut ebb = Ebb::start(&config, free_address(), &[]);
     ebb.wait_ready(PATIENCE);
@@ -246,30 +118,30 @@ fn refusal(ebb: &Ebb) -> String {
     }
 }
 
-fn without_an_offset(stage: &Stage) {
-    produced(stage, "unknown", 100);
+fn without_an_offset(site: &Site) {
+    site.produced("unknown", 100);
     let setup = Setup { kafka: "start: error", ..Setup::new("unknown") };
-    let ebb = Ebb::start(&stage.config(&setup), free_address(), &[]);
+    let ebb = Ebb::start(&site.config(&setup), free_address(), &[]);
     let told = refusal(&ebb);
     assert!(told.contains("kafka.start"), "{told}");
-    assert_eq!(stage.committed("unknown"), 0);
+    assert_eq!(site.committed("unknown"), 0);
     assert_eq!(ebb.get("/livez").map(|(status, _)| status), Some(200));
 }
 
 /// Folds `count` records of a new topic and stops in order.
-fn fold(stage: &Stage, topic: &'static str, count: u64) -> PathBuf {
-    produced(stage, topic, count);
-    let config = stage.config(&Setup::new(topic));
+fn fold(site: &Site, topic: &'static str, count: u64) -> PathBuf {
+    site.produced(topic, count);
+    let config = site.config(&Setup::new(topic));
     let ebb = Ebb::start(&config, free_address(), &[]);
-    stage.wait_committed(topic, count as i64);
+    site.wait_committed(topic, count as i64);
     assert!(ebb.terminate(PATIENCE), "SIGTERM was not obeyed");
     config
 }
 
 /// Gives a group the same offset in both partitions of its topic.
-fn commit(stage: &Stage, topic: &str, offset: i64) {
+fn commit(site: &Site, topic: &str, offset: i64) {
     let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", stage.cluster.brokers())
+        .set("bootstrap.servers", site.cluster.brokers())
         .set("group.id", topic)
         .create()
         .expect("a consumer");
@@ -285,38 +157,38 @@ fn commit(stage: &Stage, topic: &str, offset: i64) {
     }
 }
 
-fn made_anew(stage: &Stage) {
-    let config = fold(stage, "anew", 1_000);
-    stage.admin().delete_topic("anew");
-    stage.admin().create_topic("anew", 2, &[]);
-    produced(stage, "anew", 10);
+fn made_anew(site: &Site) {
+    let config = fold(site, "anew", 1_000);
+    site.admin().delete_topic("anew");
+    site.admin().create_topic("anew", 2, &[]);
+    site.produced("anew", 10);
     let ebb = Ebb::start(&config, free_address(), &[]);
     let told = refusal(&ebb);
     assert!(told.contains("made anew"), "{told}");
     ebb.kill();
-    assert_eq!(stage.committed("anew"), 0, "offsets were committed");
+    assert_eq!(site.committed("anew"), 0, "offsets were committed");
     // With offsets that somebody gave the group again, only the records tell that it is another log.
-    assert!(stage.produce("anew", 3_000, &["--seed", "9"]).wait().expect("the producer").success());
-    commit(stage, "anew", 700);
+    assert!(site.produce("anew", 3_000, &["--seed", "9"]).wait().expect("the producer").success());
+    commit(site, "anew", 700);
     let ebb = Ebb::start(&config, free_address(), &[]);
     let told = refusal(&ebb);
     assert!(told.contains("is not the one that was folded last"), "{told}");
-    assert_eq!(stage.committed("anew"), 1_400, "offsets were committed");
+    assert_eq!(site.committed("anew"), 1_400, "offsets were committed");
 }
 
-fn retention(stage: &Stage) {
-    let config = fold(stage, "short", 1_000);
-    produced(stage, "short", 1_000);
-    let (_, end) = stage.admin().watermarks("short", 0);
-    stage.admin().delete_records("short", 0, end - 10);
+fn retention(site: &Site) {
+    let config = fold(site, "short", 1_000);
+    site.produced("short", 1_000);
+    let (_, end) = site.admin().watermarks("short", 0);
+    site.admin().delete_records("short", 0, end - 10);
     let ebb = Ebb::start(&config, free_address(), &[]);
     let told = refusal(&ebb);
     assert!(told.contains("retention removed the records"), "{told}");
 }
 
-fn more_partitions(stage: &Stage) {
-    let config = fold(stage, "wider", 500);
-    stage.admin().add_partitions("wider", 3);
+fn more_partitions(site: &Site) {
+    let config = fold(site, "wider", 500);
+    site.admin().add_partitions("wider", 3);
     let ran = Command::new(env!("CARGO_BIN_EXE_ebb")).arg("serve").arg(&config).output().expect("the binary runs");
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(1), "{said}");

@@ -24,12 +24,30 @@ pub const BLOCK_MS: u64 = (WINDOW_MS + LATENESS_MS).div_ceil(12);
 /// A window holds some 30,000 items a partition, whose timers fill a ninth of the filter.
 pub const FALSE_RATE: f64 = 0.000_5;
 
+/// What readers of the outputs may rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    ExactlyOnce,
+    AtLeastOnce,
+}
+
+impl Delivery {
+    /// As the configuration and the checker write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::ExactlyOnce => "exactly-once",
+            Delivery::AtLeastOnce => "at-least-once",
+        }
+    }
+}
+
 /// See the module.
 pub struct Stage {
     pub cluster: Cluster,
     /// Between the service and the broker, where a scenario asked for one; the harness itself goes past it.
     pub proxy: Option<Proxy>,
     pub partitions: usize,
+    pub delivery: Delivery,
     pub folder: PathBuf,
 }
 
@@ -40,11 +58,21 @@ pub struct StageSpec {
     pub partitions: usize,
     pub nodes: usize,
     pub with_proxy: bool,
+    pub delivery: Delivery,
+    /// Further properties of every broker.
+    pub properties: Vec<(&'static str, String)>,
 }
 
 impl StageSpec {
     pub fn new(name: &'static str) -> Self {
-        Self { name, partitions: 4, nodes: 1, with_proxy: false }
+        Self {
+            name,
+            partitions: 4,
+            nodes: 1,
+            with_proxy: false,
+            delivery: Delivery::ExactlyOnce,
+            properties: Vec::new(),
+        }
     }
 }
 
@@ -52,7 +80,13 @@ impl Stage {
     pub fn new(spec: &StageSpec) -> Self {
         let proxy = spec.with_proxy.then(|| Proxy::listen(free_ports(1)[0]));
         let advertised: Vec<u16> = proxy.iter().map(Proxy::port).collect();
-        let cluster_spec = ClusterSpec { nodes: spec.nodes, advertised: &advertised, ..ClusterSpec::new(spec.name) };
+        let properties: Vec<_> = spec.properties.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let cluster_spec = ClusterSpec {
+            nodes: spec.nodes,
+            properties: &properties,
+            advertised: &advertised,
+            ..ClusterSpec::new(spec.name)
+        };
         let cluster = Cluster::announced(&cluster_spec, |nodes| {
             proxy.iter().zip(nodes).for_each(|(proxy, node)| proxy.point_at(node.place.port));
         });
@@ -61,7 +95,7 @@ impl Stage {
         fs::create_dir_all(&folder).expect("a folder for the scenario");
         fs::write(folder.join("hash.key"), format!("{HASH_KEY:032x}\n")).expect("a hash key");
         fs::set_permissions(folder.join("hash.key"), fs::Permissions::from_mode(0o600)).expect("a secret");
-        let stage = Self { cluster, proxy, partitions: spec.partitions, folder };
+        let stage = Self { cluster, proxy, partitions: spec.partitions, delivery: spec.delivery, folder };
         stage.create_topics();
         stage
     }
@@ -99,10 +133,12 @@ streams:
     topic: {INPUT}
     event: {{item: [ip, ad, user], key: campaign, time: ts, id: click_id, value: cost, importance: tier}}
     dedup: {{window: {WINDOW_MS}ms, lateness: {LATENESS_MS}ms, memory: 512KiB}}
+    delivery: {delivery}
     output: {{{outputs}}}
 ",
             data = self.folder.join(instance).display(),
             key = key.display(),
+            delivery = self.delivery.name(),
             outputs = outputs.join(", "),
         )
     }

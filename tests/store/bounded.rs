@@ -69,7 +69,11 @@ fn a_store_that_outgrew_its_contents_is_written_anew_when_it_is_opened() {
     assert_eq!(store.load(&shard(1), &identity(), None).unwrap().checkpoint.unwrap().state, b"another");
     assert_eq!(replayed(&store, &shard(1), 7, |_| 500).0, (7..107).collect::<Vec<_>>());
     assert_eq!(store.meta_get("fact").unwrap().as_deref(), Some(&b"kept"[..]));
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing is left beside lock, db and acknowledged");
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        4,
+        "nothing is left beside lock, db, acknowledged and room"
+    );
     drop(store);
     assert_eq!(open(dir.path()).1, Default::default());
 }

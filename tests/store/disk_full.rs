@@ -125,6 +125,32 @@ fn afterwards() {
 }
 
 #[test]
+#[ignore = "run by the tests below on a small disk"]
+fn opened_when_full() {
+    let Some((dir, filler)) = dirs() else { return };
+    let (store, _) = Store::open(&dir, options()).unwrap();
+    store.save(&shard(0), &identity(), NextOffset(3), &state(1)).unwrap();
+    drop(store);
+    fill(&filler, 0);
+    for _ in 0..5 {
+        let (store, _) = Store::open(&dir, options()).expect("a store on a full disk opens");
+        let loaded = store.load(&shard(0), &identity(), None).unwrap();
+        assert!(loaded.checkpoint.unwrap().state == state(1));
+        let refused = store.save(&shard(0), &identity(), NextOffset(4), &state(2));
+        assert!(matches!(refused, Err(StoreError::DiskFull { .. })), "{refused:?}");
+    }
+    fs::remove_file(&filler).unwrap();
+    let (store, _) = Store::open(&dir, options()).unwrap();
+    store.save(&shard(0), &identity(), NextOffset(4), &state(2)).unwrap();
+}
+
+#[test]
+fn a_store_opens_on_a_disk_that_is_full() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    disk.run("disk_full::opened_when_full");
+}
+
+#[test]
 fn a_full_disk_is_refused_in_time_and_the_store_resumes_when_there_is_room() {
     let Some(disk) = SmallDisk::mount() else { return };
     print!("disk full: {}", disk.run("disk_full::guarded").lines().find(|line| line.contains("resumed")).unwrap());

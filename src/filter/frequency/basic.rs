@@ -33,6 +33,10 @@ impl BasicSpec {
         Ok(Self { places: Places::new(size, 32, hashes)?, epochs, fraction_bits })
     }
 
+    pub(super) fn epochs(&self) -> &EpochSpec {
+        &self.epochs
+    }
+
     pub(super) fn encode(&self, writer: &mut Writer) {
         self.places.size().encode(writer);
         writer.raw(&[self.places.hashes(), self.fraction_bits]);

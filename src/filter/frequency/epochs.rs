@@ -36,6 +36,11 @@ impl EpochSpec {
         Ok(Self { epoch_ms, half_life_ms: epoch_ms as f64 / -libm::log2(share), keep })
     }
 
+    /// Rounded up.
+    pub fn half_life_ms(&self) -> u64 {
+        libm::ceil(self.half_life_ms) as u64
+    }
+
     pub fn epoch_ms(&self) -> u64 {
         self.epoch_ms
     }

@@ -34,6 +34,10 @@ impl ForwardSpec {
         Ok(Self { places: Places::new(size, 64, hashes)?, half_life_ms })
     }
 
+    pub(super) fn half_life_ms(&self) -> u64 {
+        self.half_life_ms
+    }
+
     pub(super) fn encode(&self, writer: &mut Writer) {
         self.places.size().encode(writer);
         writer.u8(self.places.hashes());

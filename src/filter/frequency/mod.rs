@@ -59,6 +59,15 @@ pub enum FrequencySpec {
 }
 
 impl FrequencySpec {
+    /// Rounded up.
+    pub fn half_life_ms(&self) -> u64 {
+        match self {
+            Self::Forward(spec) => spec.half_life_ms(),
+            Self::Basic(spec) => spec.epochs().half_life_ms(),
+            Self::Optimised(spec) => spec.epochs().half_life_ms(),
+        }
+    }
+
     /// What identifies counters made under this specification.
     pub(crate) fn write_identity(&self, writer: &mut Writer) {
         match self {

@@ -61,6 +61,10 @@ impl OptimisedSpec {
         Ok(Self { places, epochs, form })
     }
 
+    pub(super) fn epochs(&self) -> &EpochSpec {
+        &self.epochs
+    }
+
     pub(super) fn encode(&self, writer: &mut Writer) {
         self.places.size().encode(writer);
         writer.raw(&[self.places.hashes(), self.form.digit_bits, self.form.fraction_bits]);

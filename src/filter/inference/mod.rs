@@ -188,6 +188,12 @@ impl InferentialFilter {
         recorded.then_some(answer)
     }
 
+    /// Counts an arrival whose answer came from elsewhere.
+    pub fn pass(&mut self, time_ms: i64) {
+        self.filter.advance(time_ms);
+        self.filter.arrive(time_ms);
+    }
+
     #[inline]
     fn answer(&self, question: &Question, reading: Reading) -> Answer {
         let basis = self.basis(question);

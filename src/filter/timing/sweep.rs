@@ -130,7 +130,11 @@ impl TimingFilter {
     fn open_blocks(&mut self, block: i64) {
         for opened in self.block + 1..=block {
             let stamp = usize::from(self.stamp(opened));
-            debug_assert_eq!(self.histogram[stamp], 0, "a stamp came round before it was swept");
+            debug_assert!(cfg!(fuzzing) || self.histogram[stamp] == 0, "a stamp came round before it was swept");
+            // Bytes that no sweep has left behind may hold it: what is so old is dead and must not look new.
+            if self.histogram[stamp] > 0 {
+                self.clear_stamps(0, i128::from(self.cells.len()), &[stamp as u8]);
+            }
             self.arrivals[stamp] = 0;
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::question::{
     AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, QuantileAnswer, Statistic, TopAnswer, TopName,
 };
-use super::sketch::{Moment, Side, Sketch};
+use super::sketch::{MixedParts, Moment, Side, Sketch};
 use super::spec::{AggregateSpec, Measure, Method};
 use crate::decay::Decay;
 use crate::shard::question::AsOf;
@@ -17,12 +17,13 @@ use crate::sketch::content::{Labels, QuestionError, Totals, Values};
 use crate::sketch::predicate::{Field, Predicate};
 use crate::sketch::robust::Answers;
 
-/// What one shard knows that a question needs: a copy, so that the shard goes on.
+/// What one shard, or several together, know that a question needs: a copy, so that the shards go on.
 #[derive(Debug)]
 pub struct AggregatePart {
-    pub(super) as_of: AsOf,
-    /// None when the shard knows nothing of the key.
-    pub(super) sketch: Option<Sketch>,
+    pub(super) as_of: Vec<AsOf>,
+    /// None when nothing is known of the key; several where the method does not merge.
+    pub(super) sketches: Vec<Sketch>,
+    /// Up to here some of the key's events may be elsewhere.
     pub(super) missed_ms: Option<i64>,
     pub(super) texts: BTreeMap<u128, Box<str>>,
 }
@@ -47,21 +48,14 @@ impl AggregateSpec {
         if self.parameters().method == Method::Integral && decay != self.decay {
             return Err(AggregateError::OtherDecay { asked: decay.to_string(), kept: self.decay.to_string() });
         }
-        let as_of: Vec<AsOf> = parts.iter().map(|part| part.as_of).collect();
-        let now_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max().unwrap_or(0);
-        let missed = parts.iter().filter(|part| part.sketch.is_some()).filter_map(|part| part.missed_ms);
-        let missed = missed.max().is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
-        let moment = Moment { now_ms, decay: &decay };
-        let mut gathered = Gathered { spec: self, sketches: Vec::new(), moment, texts: BTreeMap::new() };
-        for part in parts {
-            gathered.texts.extend(part.texts);
-            if let Some(sketch) = part.sketch {
-                gathered.add(sketch)?;
-            }
-        }
-        if gathered.sketches.is_empty() {
+        let whole = AggregatePart::gathered(parts)?;
+        if whole.sketches.is_empty() {
             return Err(AggregateError::NoSuchKey);
         }
+        let AggregatePart { as_of, sketches, missed_ms, texts } = whole;
+        let now_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max().unwrap_or(0);
+        let missed = missed_ms.is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
+        let mut gathered = Gathered { spec: self, sketches, moment: Moment { now_ms, decay: &decay }, texts };
         let mut result = gathered.read(&question.statistic)?;
         result.mark_incomplete(missed);
         let incomplete = result.is_incomplete();
@@ -76,16 +70,27 @@ impl AggregateSpec {
     }
 }
 
-impl Gathered<'_> {
-    fn add(&mut self, sketch: Sketch) -> Result<(), AggregateError> {
-        let apart = match self.sketches.first_mut() {
-            None => Some(sketch),
-            Some(first) => first.merge(sketch)?,
-        };
-        self.sketches.extend(apart);
-        Ok(())
+impl AggregatePart {
+    /// Several as one: as one sketch, where the method merges.
+    pub(super) fn gathered(parts: impl IntoIterator<Item = Self>) -> Result<Self, MixedParts> {
+        let mut all = Self { as_of: Vec::new(), sketches: Vec::new(), missed_ms: None, texts: BTreeMap::new() };
+        for part in parts {
+            all.as_of.extend(part.as_of);
+            all.texts.extend(part.texts);
+            all.missed_ms = all.missed_ms.max(part.missed_ms);
+            for sketch in part.sketches {
+                let apart = match all.sketches.first_mut() {
+                    None => Some(sketch),
+                    Some(first) => first.merge(sketch)?,
+                };
+                all.sketches.extend(apart);
+            }
+        }
+        Ok(all)
     }
+}
 
+impl Gathered<'_> {
     fn read(&mut self, statistic: &Statistic) -> Result<AggregateResult, AggregateError> {
         let sums_events = self.spec.parameters().of == Measure::Count;
         match statistic {
@@ -199,7 +204,7 @@ impl Gathered<'_> {
         self.share_of(&below)
     }
 
-    fn share(&mut self, asked: &Predicate) -> Result<AggregateResult, AggregateError> {
+    fn share(&mut self, asked: &Predicate<f64>) -> Result<AggregateResult, AggregateError> {
         self.need_values()?;
         // Where weights are what is measured, they are kept as values.
         let weight = if self.spec.parameters().of == Measure::Weight { Field::Value } else { Field::Weight };
@@ -226,7 +231,7 @@ impl Gathered<'_> {
         if sampled.is_none() && labelled {
             let top = self.labels()?.top(phi, mode)?;
             let items = top.items.iter().map(|one| item(self.text(one.label), one.share, one.lower, one.upper));
-            let (items, total, guarantee) = (items.collect(), top.total, top.guarantee);
+            let (items, total, guarantee) = (as_one(items.collect()), top.total, top.guarantee);
             return Ok(AggregateResult::Top { items, total, mode, guarantee });
         }
         let top = match sampled {
@@ -238,12 +243,29 @@ impl Gathered<'_> {
             false => TopName::Value(self.spec.scale.shown(kept)),
         };
         let items = top.items.iter().map(|one| item(name(one.item), one.share, one.lower, one.upper)).collect();
-        Ok(AggregateResult::Top { items, total: top.total, mode, guarantee: top.guarantee })
+        Ok(AggregateResult::Top { items: as_one(items), total: top.total, mode, guarantee: top.guarantee })
     }
 
     fn text(&self, label: u128) -> TopName {
         self.texts.get(&label).map_or(TopName::Label(label), |text| TopName::Text(text.clone()))
     }
+}
+
+/// Since a hash key was exchanged a text may be kept under two labels: they are one item.
+fn as_one(items: Vec<TopAnswer>) -> Vec<TopAnswer> {
+    let mut all: Vec<TopAnswer> = Vec::with_capacity(items.len());
+    for item in items {
+        match all.iter_mut().find(|other| matches!(item.name, TopName::Text(_)) && other.name == item.name) {
+            None => all.push(item),
+            Some(other) => {
+                other.share += item.share;
+                other.lower += item.lower;
+                other.upper = (other.upper + item.upper).min(1.0);
+            }
+        }
+    }
+    all.sort_by(|a, b| b.share.total_cmp(&a.share));
+    all
 }
 
 impl AggregateResult {

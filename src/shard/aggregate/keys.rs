@@ -124,6 +124,22 @@ impl Keys {
         }
     }
 
+    /// Everything of the key `former` is from now on of `key`, which is the same under another hash key.
+    pub fn rename(&mut self, former: Fingerprint, key: Fingerprint) {
+        if self.own.contains_key(&key) || self.waiting.contains_key(&key) {
+            return;
+        }
+        if let Some(own) = self.own.remove(&former) {
+            self.coldest.remove(&(own.newest_ms, former));
+            self.coldest.insert((own.newest_ms, key));
+            self.own.insert(key, own);
+        }
+        if let Some(waiting) = self.waiting.remove(&former) {
+            self.arrivals.insert(waiting.arrival, key);
+            self.waiting.insert(key, waiting);
+        }
+    }
+
     fn wait(&mut self, spec: &AggregateSpec, key: Fingerprint, observed: &Observed) -> Result<(), Refusal> {
         if self.waiting.len() >= self.places.clamp(*WAITING.start(), *WAITING.end())
             && let Some((_, first)) = self.arrivals.pop_first()

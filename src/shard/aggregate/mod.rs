@@ -5,6 +5,7 @@
 //! key there is one sketch of everything, a bounded table of keys ([`keys`]), and `other`.
 
 mod answer;
+mod export;
 mod keys;
 mod observed;
 mod question;
@@ -14,6 +15,7 @@ mod spec;
 mod texts;
 
 pub use answer::AggregatePart;
+pub use export::{ExportError, LogPrint, MOST_EXPORTS, Merged};
 pub use keys::KeyCounts;
 pub(super) use observed::Occurrence;
 pub use observed::Refusal;
@@ -93,6 +95,9 @@ impl Aggregate {
         reader: &EventReader,
     ) {
         self.advance(spec, at.clock_ms);
+        if let (Some(keys), Some(former), Some(key)) = (&mut self.keys, at.former_key, event.key) {
+            keys.rename(former, key);
+        }
         if spec.parameters().over == Over::Unique && verdict != Verdict::Unique {
             return;
         }
@@ -168,7 +173,8 @@ impl Aggregate {
         if let (Statistic::Top { .. }, Some(sketch)) = (&question.statistic, &sketch) {
             sketch.held_labels(&mut labels);
         }
-        Ok(AggregatePart { as_of, sketch, missed_ms, texts: self.texts.of(labels) })
+        let sketches = sketch.into_iter().collect();
+        Ok(AggregatePart { as_of: vec![as_of], sketches, missed_ms, texts: self.texts.of(labels) })
     }
 
     pub(super) fn status(&self, spec: &AggregateSpec) -> AggregateStatus {

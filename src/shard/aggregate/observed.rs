@@ -4,6 +4,7 @@
 
 use super::spec::{AggregateSpec, Measure, Method};
 use crate::codec::{CodecError, Reader, Writer};
+use crate::hash::Fingerprint;
 use crate::shard::event::Event;
 use crate::sketch::content::{Observation, Refused, TIME_MOST_MS, WeightLimits};
 use crate::sketch::robust::{Element, ElementError, ElementId};
@@ -103,6 +104,8 @@ pub(in crate::shard) struct Occurrence {
     pub(in crate::shard) id: ElementId,
     /// The largest accepted event time.
     pub(in crate::shard) clock_ms: i64,
+    /// The event's key under the previous hash key, while keys are exchanged.
+    pub(in crate::shard) former_key: Option<Fingerprint>,
 }
 
 impl AggregateSpec {

@@ -1,5 +1,6 @@
 //! Questions to an aggregate, and its answers, in the units of the configuration.
 
+use super::export::ExportError;
 use super::sketch::MixedParts;
 use crate::decay::Decay;
 use crate::hash::Fingerprint;
@@ -33,8 +34,8 @@ pub enum Statistic {
     Rank(f64),
     /// What makes up at least `phi` of the events: labels where the aggregate has a `top`, else values.
     Top { phi: f64, mode: TopMode },
-    /// The share of the events that a predicate selects.
-    Share(Predicate),
+    /// The share of the events that a predicate, in the units of the events, selects.
+    Share(Predicate<f64>),
 }
 
 /// A question to a named aggregate.
@@ -45,6 +46,14 @@ pub struct AggregateQuestion {
     /// Instead of the configured decay, or of the whole horizon where none is configured.
     pub decay: Option<Decay>,
     pub statistic: Statistic,
+}
+
+impl AggregateQuestion {
+    /// For all that is kept of a part, the names of its labels included.
+    pub fn for_all_of(aggregate: &str, part: Part) -> Self {
+        let statistic = Statistic::Top { phi: 1.0, mode: TopMode::NoFalseNegatives };
+        Self { aggregate: aggregate.to_owned(), part, decay: None, statistic }
+    }
 }
 
 /// One quantile.
@@ -130,4 +139,6 @@ pub enum AggregateError {
     Statistic(#[from] robust::StatisticError),
     #[error(transparent)]
     Mixed(#[from] MixedParts),
+    #[error(transparent)]
+    Export(#[from] ExportError),
 }

@@ -65,32 +65,35 @@ impl Scale {
     }
 
     /// A predicate on values as one on steps. `weight` says what its other field is kept as.
-    pub(super) fn predicate(self, asked: &Predicate, weight: Field) -> Predicate {
+    pub(super) fn predicate(self, asked: &Predicate<f64>, weight: Field) -> Predicate {
+        let all = |parts: &[Predicate<f64>]| parts.iter().map(|part| self.predicate(part, weight)).collect();
         match asked {
-            Predicate::Compare { field: Field::Weight, .. } if weight == Field::Weight => asked.clone(),
-            Predicate::Compare { comparison, bound, .. } => self.comparison(*comparison, *bound as f64),
-            Predicate::All(parts) => Predicate::All(parts.iter().map(|part| self.predicate(part, weight)).collect()),
-            Predicate::Any(parts) => Predicate::Any(parts.iter().map(|part| self.predicate(part, weight)).collect()),
+            // Weights are kept whole, whatever the values are kept in.
+            Predicate::Compare { field: Field::Weight, comparison, bound } if weight == Field::Weight => {
+                compare_steps(Field::Weight, *comparison, *bound)
+            }
+            Predicate::Compare { comparison, bound, .. } => compare_steps(Field::Value, *comparison, bound / self.step),
+            Predicate::All(parts) => Predicate::All(all(parts)),
+            Predicate::Any(parts) => Predicate::Any(all(parts)),
         }
     }
+}
 
-    fn comparison(self, comparison: Comparison, bound: f64) -> Predicate {
-        let steps = bound / self.step;
-        let below = libm::floor(steps + NEAR);
-        let exact = (steps - libm::round(steps)).abs() <= NEAR;
-        let compare =
-            |comparison, bound: f64| Predicate::Compare { field: Field::Value, comparison, bound: bound as u64 };
-        match comparison {
-            Comparison::Less if exact => compare(Comparison::Less, below),
-            Comparison::Less | Comparison::AtMost => compare(Comparison::AtMost, below),
-            Comparison::Equal if exact => compare(Comparison::Equal, below),
-            // Between two steps lies nothing.
-            Comparison::Equal => Predicate::Any(Vec::new()),
-            Comparison::NotEqual if exact => compare(Comparison::NotEqual, below),
-            Comparison::NotEqual => Predicate::All(Vec::new()),
-            Comparison::AtLeast if exact => compare(Comparison::AtLeast, below),
-            Comparison::AtLeast | Comparison::More => compare(Comparison::More, below),
-        }
+/// Whole numbers compared with one that may lie between two of them.
+fn compare_steps(field: Field, comparison: Comparison, steps: f64) -> Predicate {
+    let below = libm::floor(steps + NEAR);
+    let exact = (steps - libm::round(steps)).abs() <= NEAR;
+    let compare = |comparison, bound: f64| Predicate::Compare { field, comparison, bound: bound as u64 };
+    match comparison {
+        Comparison::Less if exact => compare(Comparison::Less, below),
+        Comparison::Less | Comparison::AtMost => compare(Comparison::AtMost, below),
+        Comparison::Equal if exact => compare(Comparison::Equal, below),
+        // Between two steps lies nothing.
+        Comparison::Equal => Predicate::Any(Vec::new()),
+        Comparison::NotEqual if exact => compare(Comparison::NotEqual, below),
+        Comparison::NotEqual => Predicate::All(Vec::new()),
+        Comparison::AtLeast if exact => compare(Comparison::AtLeast, below),
+        Comparison::AtLeast | Comparison::More => compare(Comparison::More, below),
     }
 }
 
@@ -124,12 +127,11 @@ mod tests {
         for step in [0.1, 0.25, 1.0, 3.0, 7.5] {
             let scale = Scale::new(step, 300.0).unwrap();
             for sign in ["<", "<=", "=", "!=", ">=", ">"] {
-                for bound in [0, 1, 3, 15, 100] {
-                    let asked: Predicate = format!("value {sign} {bound}").parse().unwrap();
+                for bound in [0.0, 0.3, 1.0, 2.75, 3.0, 15.0, 100.0] {
+                    let asked: Predicate<f64> = format!("value {sign} {bound}").parse().unwrap();
                     let scaled = scale.predicate(&asked, Field::Weight);
                     for steps in 0..=scale.most {
                         let value = scale.shown(steps);
-                        let bound = f64::from(bound);
                         let same = (value - bound).abs() < 1e-9;
                         let truth = match sign {
                             "<" => value < bound && !same,
@@ -144,6 +146,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn weights_are_compared_with_fractions_as_they_are() {
+        let scale = Scale::new(0.1, 10.0).unwrap();
+        let scaled = |text: &str| scale.predicate(&text.parse().unwrap(), Field::Weight);
+        assert!(scaled("weight > 2.5").matches(0, 3) && !scaled("weight > 2.5").matches(0, 2));
+        assert!(scaled("weight = 2").matches(0, 2) && !scaled("weight = 2.5").matches(0, 2));
     }
 
     #[test]

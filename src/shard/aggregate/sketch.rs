@@ -9,7 +9,7 @@ use crate::sketch::content::{Labels, QuestionError, Totals, Values};
 use crate::sketch::division::Division;
 use crate::sketch::forward::Forward;
 use crate::sketch::levels::Levels;
-use crate::sketch::robust::{Answers, IntegralSketch, WindowSketch};
+use crate::sketch::robust::{Answers, IntegralSketch, Parameters, WindowSketch};
 
 /// A sampling sketch keeps one number of each element: where both a value and a label are asked for there are two.
 #[derive(Debug, Clone)]
@@ -86,19 +86,27 @@ impl AggregateSpec {
     }
 
     pub(super) fn read_sketch(&self, reader: &mut Reader<'_>) -> Result<Sketch, CodecError> {
+        self.read_sketch_with(reader, Parameters::Written)
+    }
+
+    pub(super) fn read_sketch_with(
+        &self,
+        reader: &mut Reader<'_>,
+        parameters: Parameters,
+    ) -> Result<Sketch, CodecError> {
         let foreign = || CodecError::invalid("sketch", "made under another specification");
         Ok(match &self.form {
             Form::Robust(spec) => Sketch::Robust(Box::new(Sampled {
-                main: WindowSketch::decode(spec, reader.bytes()?)?,
+                main: WindowSketch::decode_with(spec, reader.bytes()?, parameters)?,
                 by_label: match self.labelled_apart() {
-                    true => Some(WindowSketch::decode(spec, reader.bytes()?)?),
+                    true => Some(WindowSketch::decode_with(spec, reader.bytes()?, parameters)?),
                     false => None,
                 },
             })),
             Form::Integral(spec) => Sketch::Integral(Box::new(Sampled {
-                main: IntegralSketch::decode(spec, reader.bytes()?)?,
+                main: IntegralSketch::decode_with(spec, reader.bytes()?, parameters)?,
                 by_label: match self.labelled_apart() {
-                    true => Some(IntegralSketch::decode(spec, reader.bytes()?)?),
+                    true => Some(IntegralSketch::decode_with(spec, reader.bytes()?, parameters)?),
                     false => None,
                 },
             })),
@@ -220,14 +228,18 @@ impl Sketch {
     }
 
     pub fn write(&self, writer: &mut Writer) {
+        self.write_with(writer, Parameters::Written);
+    }
+
+    pub fn write_with(&self, writer: &mut Writer, parameters: Parameters) {
         match self {
             Self::Robust(sampled) => {
-                writer.bytes(&sampled.main.encode());
-                sampled.by_label.iter().for_each(|sketch| writer.bytes(&sketch.encode()));
+                writer.bytes(&sampled.main.encode_with(parameters));
+                sampled.by_label.iter().for_each(|sketch| writer.bytes(&sketch.encode_with(parameters)));
             }
             Self::Integral(sampled) => {
-                writer.bytes(&sampled.main.encode());
-                sampled.by_label.iter().for_each(|sketch| writer.bytes(&sketch.encode()));
+                writer.bytes(&sampled.main.encode_with(parameters));
+                sampled.by_label.iter().for_each(|sketch| writer.bytes(&sketch.encode_with(parameters)));
             }
             Self::Forward(sketch) => writer.bytes(&sketch.encode()),
             Self::Division(sketch) => writer.bytes(&sketch.encode()),

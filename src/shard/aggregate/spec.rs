@@ -72,6 +72,11 @@ impl Method {
         !matches!(self, Method::Cascade | Method::Levels)
     }
 
+    /// Whether an event that comes twice counts once.
+    pub fn ignores_repeats(self) -> bool {
+        matches!(self, Method::Robust | Method::Integral)
+    }
+
     /// Whether what is older than the horizon is let go; the others go by their own decay.
     pub(super) fn has_horizon(self) -> bool {
         !matches!(self, Method::Forward | Method::Integral)
@@ -228,7 +233,6 @@ impl AggregateSpec {
         self.given.of != Measure::Count
     }
 
-    /// What identifies state made under this specification. What counts, too: sums of different things do not mix.
     /// The place of the number of the event that is added up, if it is one.
     pub(in crate::shard) fn measured_number(&self) -> Option<usize> {
         match self.given.of {
@@ -237,6 +241,7 @@ impl AggregateSpec {
         }
     }
 
+    /// What identifies state made under this specification. What counts, too: sums of different things do not mix.
     pub(in crate::shard) fn write_identity(&self, writer: &mut Writer) {
         let given = &self.given;
         writer.bytes(given.name.as_bytes());

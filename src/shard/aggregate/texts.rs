@@ -58,8 +58,12 @@ impl Texts {
 
     pub fn write(&self, writer: &mut Writer) {
         writer.varint(self.room as u64);
-        writer.varint(self.texts.len() as u64);
-        for (label, text) in &self.texts {
+        Self::write_some(&self.texts, writer);
+    }
+
+    pub fn write_some(texts: &BTreeMap<u128, Box<str>>, writer: &mut Writer) {
+        writer.varint(texts.len() as u64);
+        for (label, text) in texts {
             writer.u128(*label);
             writer.bytes(text.as_bytes());
         }
@@ -68,6 +72,10 @@ impl Texts {
     pub fn read(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let room = reader.varint()?;
         let room = usize::try_from(room).map_err(|_| CodecError::invalid("texts", "a room beyond this machine"))?;
+        Ok(Self { texts: Self::read_some(reader)?, room })
+    }
+
+    pub fn read_some(reader: &mut Reader<'_>) -> Result<BTreeMap<u128, Box<str>>, CodecError> {
         let mut texts: BTreeMap<u128, Box<str>> = BTreeMap::new();
         for _ in 0..reader.count(17)? {
             let label = reader.u128()?;
@@ -78,7 +86,7 @@ impl Texts {
             let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= TEXT_BYTES_MOST);
             texts.insert(label, text.ok_or_else(|| CodecError::invalid("texts", "no text, or too long"))?.into());
         }
-        Ok(Self { texts, room })
+        Ok(texts)
     }
 }
 

@@ -145,6 +145,14 @@ impl Filter {
         }
     }
 
+    /// How far stated chances are from the truth, where that is followed.
+    pub(super) fn calibration_error(&self) -> Option<f64> {
+        match self {
+            Self::Timing(filter) => filter.learned().map(|(_, calibration)| calibration.error()),
+            Self::Fading(_) | Self::Classic(_) => None,
+        }
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Timing(filter) => filter.encode(),

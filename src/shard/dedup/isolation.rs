@@ -123,6 +123,26 @@ impl Isolation {
         self.own.retain(|_, own| own.left_ms.is_none_or(|left| !has_passed(left, memory_ms, clock_ms)));
     }
 
+    pub(super) fn knows(&self, key: Fingerprint) -> bool {
+        self.own.contains_key(&key)
+    }
+
+    /// Everything of the key `former` is from now on of `key`, which is the same under another hash key.
+    pub(super) fn rename(&mut self, former: Fingerprint, key: Fingerprint) {
+        if !self.own.contains_key(&key)
+            && let Some(own) = self.own.remove(&former)
+        {
+            self.own.insert(key, own);
+        }
+        if !self.weights.contains_key(&key)
+            && let Some(weight) = self.weights.remove(&former)
+        {
+            self.by_weight.remove(&(weight, former));
+            self.by_weight.insert((weight, key));
+            self.weights.insert(key, weight);
+        }
+    }
+
     /// The filter that a key's next item goes to.
     pub(super) fn home<'a>(&'a self, key: Fingerprint, common: &'a InferentialFilter) -> &'a InferentialFilter {
         match self.own.get(&key) {
@@ -171,6 +191,11 @@ impl Isolation {
             _ => common.observe(question),
         };
         other.or(answer)
+    }
+
+    /// Counts an event of the key whose answer came from elsewhere.
+    pub(super) fn pass(&mut self, key: Fingerprint) {
+        self.weigh(key);
     }
 
     /// Counts one event of the key, and gives it a filter when it is heavy. Events and not new items: in a filter that is

@@ -12,13 +12,15 @@ pub use isolation::IsolationSpec;
 pub use penalty::{Cost, PenaltySpec, Rule, Rules};
 
 use super::ViewError;
-use super::event::{Reason, Verdict};
-use super::question::{AgeRange, Answer, QuestionError, Span};
+use super::event::{Former, Reason, Verdict};
+use super::question::{AgeRange, Answer, Details, ExpectedAge, QuestionError, Span};
+use super::turn::Reach;
 use crate::codec::{CodecError, Reader, Writer};
 use crate::filter::decision::Penalties;
 use crate::filter::inference::{self, Basis, Seen};
 use crate::filter::posterior::Share;
-use crate::filter::timing::{Drive, Reading, TimingFilter};
+use crate::filter::stable::FadingSpec;
+use crate::filter::timing::{AgeUnit, Drive, Reading, TimingFilter};
 use crate::hash::Fingerprint;
 use crate::random::Random;
 use filter::Filter;
@@ -50,6 +52,20 @@ impl DedupSpec {
         })
     }
 
+    /// How long after it was recorded an item can still be found.
+    pub(super) fn reach(&self) -> Reach {
+        match &self.filter {
+            FilterSpec::Timing { spec, .. } => match spec.drive() {
+                Drive::Time { window_ms, lateness_ms, tick_ms } => {
+                    Reach::Milliseconds(window_ms.saturating_add(lateness_ms).saturating_add(tick_ms))
+                }
+                Drive::Count { window, block } => Reach::Events(window.saturating_add(block)),
+            },
+            FilterSpec::Fading { spec, .. } => Reach::Events(faded_after(spec)),
+            FilterSpec::Classic { .. } => Reach::Endless,
+        }
+    }
+
     /// A window that is asked for, in the unit of the configured one.
     pub fn window_of(&self, asked: Option<Span>) -> Result<Option<u64>, QuestionError> {
         let Some(asked) = asked else { return Ok(None) };
@@ -64,6 +80,23 @@ impl DedupSpec {
             }
             _ => Err(QuestionError::WindowKind { asked, most }),
         }
+    }
+
+    /// The window that counts for events of a key, in the unit of the view's own.
+    pub fn window_of_key(&self, key: Option<Fingerprint>) -> Option<u64> {
+        let own = key.and_then(|key| self.rules.of(key)).and_then(|rule| rule.window);
+        self.filter.timing().map(|spec| own.unwrap_or(spec.drive().window()))
+    }
+
+    /// What wrong answers about such an event cost; none when nothing says so.
+    pub fn penalties(&self, key: Option<Fingerprint>, numbers: &[Option<f64>]) -> Option<Penalties> {
+        let rule = key.and_then(|key| self.rules.of(key)).and_then(|rule| rule.penalty.as_ref());
+        rule.or(self.penalty.as_ref())?.of(numbers).ok().flatten()
+    }
+
+    /// The same memory without penalties: it gives the filter's own answers.
+    pub fn without_penalties(&self) -> Self {
+        Self { penalty: None, rules: self.rules.without_penalties(), ..self.clone() }
     }
 
     /// Refuses an event whose costs are no costs.
@@ -92,11 +125,21 @@ impl DedupSpec {
     }
 }
 
+/// Events after which a filter that forgets at random has hardly anything left: each lowers `decrements` of the cells, so
+/// that a cell at the top is expected to be at zero after top × cells / decrements of them.
+fn faded_after(spec: &FadingSpec) -> u64 {
+    const TIMES: u64 = 4;
+    let lowered = u64::from(spec.decrements().max(1));
+    (u64::from(spec.top()) * TIMES).saturating_mul(spec.places().cells().div_ceil(lowered))
+}
+
 /// One event, or one question, as the view sees it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sight<'a> {
     pub(super) item: Fingerprint,
     pub(super) key: Option<Fingerprint>,
+    /// While a hash key is exchanged.
+    pub(super) former: Option<Former>,
     pub(super) time_ms: i64,
     pub(super) importance: Option<f64>,
     /// The numbers of the event that costs may refer to.
@@ -129,13 +172,22 @@ impl Dedup {
     /// Decides about an event and remembers it; the clock has been moved to it, and its costs have been checked.
     pub(super) fn observe(&mut self, sight: &Sight<'_>, draws: &mut Random) -> Result<Answer, Reason> {
         let question = self.question(sight).map_err(|_| Reason::Schema)?;
+        self.rename(sight);
+        let formerly = self.formerly(sight, &question);
+        if let (Some(answer), Seen::First, Filter::Timing(filter)) = (&formerly, self.spec.seen, &mut self.filter) {
+            filter.pass(sight.time_ms);
+            if let (Some(isolation), Some(key)) = (&mut self.isolation, sight.key) {
+                isolation.pass(key);
+            }
+            return Ok(self.told(sight, answer));
+        }
         let answer = match (&mut self.isolation, sight.key, &mut self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.observe(key, &question, shared),
             (_, _, Filter::Timing(filter)) => filter.observe(&question),
             (_, _, Filter::Fading(filter)) => Some(filter.observe(sight, draws)),
             (_, _, Filter::Classic(filter)) => Some(filter.observe(&question)),
         };
-        Ok(match answer {
+        Ok(match formerly.or(answer) {
             Some(answer) => self.told(sight, &answer),
             // Too old to be remembered; whether it was seen can still be said.
             None => self.decide(sight).unwrap_or(Answer::plain(Verdict::Late)),
@@ -145,25 +197,70 @@ impl Dedup {
     /// Decides without remembering.
     pub(super) fn decide(&self, sight: &Sight<'_>) -> Result<Answer, QuestionError> {
         let question = self.question(sight)?;
-        let answer = match (&self.isolation, sight.key, &self.filter) {
-            (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.ask(key, &question, shared),
-            (_, _, Filter::Timing(filter)) => filter.ask(&question),
-            (_, _, Filter::Fading(filter)) => filter.ask(sight.item),
-            (_, _, Filter::Classic(filter)) => filter.ask(&question),
-        };
+        let answer = self.formerly(sight, &question).unwrap_or_else(|| self.answer(sight, &question));
         Ok(self.told(sight, &answer))
     }
 
+    fn answer(&self, sight: &Sight<'_>, question: &inference::Question) -> inference::Answer {
+        match (&self.isolation, sight.key, &self.filter) {
+            (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.ask(key, question, shared),
+            (_, _, Filter::Timing(filter)) => filter.ask(question),
+            (_, _, Filter::Fading(filter)) => filter.ask(question.item),
+            (_, _, Filter::Classic(filter)) => filter.ask(question),
+        }
+    }
+
+    /// What is remembered of the item under the previous hash key; that it is not remembered says nothing.
+    fn formerly(&self, sight: &Sight<'_>, question: &inference::Question) -> Option<inference::Answer> {
+        let former = self.known_as(sight)?;
+        let question = inference::Question { item: former.item, ..*question };
+        Some(self.answer(&former, &question)).filter(|answer| answer.duplicate)
+    }
+
+    /// The same sight under the previous hash key. A key that came since then is known by its new name.
+    fn known_as<'a>(&self, sight: &Sight<'a>) -> Option<Sight<'a>> {
+        let former = sight.former?;
+        let is_renamed = |key| self.isolation.as_ref().is_some_and(|isolation| isolation.knows(key));
+        let key = sight.key.filter(|key| is_renamed(*key)).or(former.key);
+        Some(Sight { item: former.item, key, former: None, ..*sight })
+    }
+
+    /// A key's own filter goes with it when its name changes.
+    fn rename(&mut self, sight: &Sight<'_>) {
+        if let (Some(isolation), Some(key), Some(former)) =
+            (&mut self.isolation, sight.key, sight.former.and_then(|former| former.key))
+        {
+            isolation.rename(former, key);
+        }
+    }
+
     /// Everything that can be said about the item's last sighting; only the timing filter can say more than yes or no.
-    pub(super) fn explain(&self, sight: &Sight<'_>) -> Result<Option<inference::Explanation>, QuestionError> {
+    pub(super) fn explain(&self, sight: &Sight<'_>) -> Result<Option<Details>, QuestionError> {
         let question = self.question(sight)?;
-        Ok(match (&self.isolation, sight.key, &self.filter) {
-            (Some(isolation), Some(key), Filter::Timing(shared)) => {
-                Some(isolation.home(key, shared).explain(&question))
-            }
-            (_, _, Filter::Timing(filter)) => Some(filter.explain(&question)),
-            (_, _, Filter::Fading(_) | Filter::Classic(_)) => None,
-        })
+        let former = self.known_as(sight).filter(|_| self.formerly(sight, &question).is_some());
+        let sight = former.as_ref().unwrap_or(sight);
+        let question = inference::Question { item: sight.item, ..question };
+        let home = match (&self.isolation, sight.key, &self.filter) {
+            (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.home(key, shared),
+            (_, _, Filter::Timing(filter)) => filter,
+            (_, _, Filter::Fading(_) | Filter::Classic(_)) => return Ok(None),
+        };
+        let found = home.explain(&question);
+        let ages = |block: u8| age_range(home.filter(), &Reading { age: Some(block), cells: 1, oldest: 1 });
+        let blocks = (0..).zip(&found.blocks).filter_map(|(block, chance)| Some((ages(block)?, *chance)));
+        Ok(Some(Details {
+            belief: found.belief,
+            decision: question.penalties.map(|penalties| penalties.decide(&found.belief)),
+            blocks: blocks.collect(),
+            likely: found.likely_block.and_then(ages),
+            expected_age: match (found.unit, home.filter().spec().drive()) {
+                (AgeUnit::Clock, Drive::Time { .. }) => ExpectedAge::Milliseconds(found.expected_age),
+                (AgeUnit::Clock, Drive::Count { .. }) | (AgeUnit::Arrivals, _) => {
+                    ExpectedAge::Events(found.expected_age)
+                }
+            },
+            never: found.never,
+        }))
     }
 
     /// The question as the filter takes it: windows and penalties by question, rule and configuration, in this order.
@@ -235,6 +332,10 @@ impl Dedup {
     /// Whether chances are believed: learned well enough, and coming true.
     pub(super) fn basis(&self) -> Basis {
         self.filter.basis()
+    }
+
+    pub(super) fn calibration_error(&self) -> Option<f64> {
+        self.filter.calibration_error()
     }
 
     pub(super) fn isolated(&self) -> usize {

@@ -55,4 +55,9 @@ impl Rules {
     pub(super) fn of(&self, key: Fingerprint) -> Option<&Rule> {
         self.0.get(&key)
     }
+
+    /// Only the windows.
+    pub(super) fn without_penalties(&self) -> Self {
+        Self::new(self.0.iter().map(|(key, rule)| (*key, Rule { penalty: None, ..*rule })))
+    }
 }

@@ -125,7 +125,8 @@ fn is_finite(number: &str) -> bool {
 /// Floors towards the past; what is beyond i64 saturates (a float cast does).
 fn fraction_ms(time: f64, unit: TimeUnit) -> i64 {
     let ms = match unit {
-        TimeUnit::Seconds => time * 1e3,
+        // The double of 1.001 stands a little below it.
+        TimeUnit::Seconds => (time * 1e6).round() / 1e3,
         TimeUnit::Microseconds => time / 1e3,
         TimeUnit::Nanoseconds => time / 1e6,
         TimeUnit::Milliseconds | TimeUnit::Rfc3339 => time,

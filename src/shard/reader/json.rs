@@ -108,7 +108,7 @@ struct Scan<'l, 'a> {
     spelling_matters: bool,
     limits: Limits,
     field_count: u32,
-    /// The names of the objects that are open, innermost last.
+    /// The names of the objects that are open, innermost last, but for those that their node knows.
     names: SmallVec<[Cow<'a, str>; 16]>,
     /// Set once, with the first thing that is wrong beyond JSON's own grammar.
     refused: Option<Reason>,
@@ -120,20 +120,37 @@ impl<'a> Scan<'_, 'a> {
         E::custom(reason)
     }
 
-    fn enter_name<E: Error>(&mut self, name: Cow<'a, str>) -> Result<(), E> {
+    fn enter_name<E: Error>(&mut self, name: &str) -> Result<(), E> {
         self.field_count += 1;
         if self.field_count > self.limits.fields || name.len() > self.limits.key_bytes {
             return Err(self.refuse(Reason::Limits));
         }
-        self.names.push(name);
         Ok(())
     }
 
     /// Ends an object whose names begin at `first`: refuses a name that stands twice.
-    fn leave_object<E: Error>(&mut self, first: usize) -> Result<(), E> {
-        let repeats = repeats(&mut self.names[first..]);
+    fn leave_object<E: Error>(&mut self, first: usize, known: Known) -> Result<(), E> {
+        let repeats = known.repeats || repeats(&mut self.names[first..]);
         self.names.truncate(first);
         if repeats { Err(self.refuse(Reason::DuplicateKey)) } else { Ok(()) }
+    }
+}
+
+/// Which of a node's children an object has named so far: most names of most objects are told apart here.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    seen: u64,
+    repeats: bool,
+}
+
+impl Known {
+    /// Children beyond this place are told apart by their names.
+    const PLACES: usize = u64::BITS as usize;
+
+    fn see(&mut self, place: usize) {
+        let bit = 1 << place;
+        self.repeats |= self.seen & bit != 0;
+        self.seen |= bit;
     }
 }
 
@@ -187,11 +204,15 @@ impl<'a> Visitor<'a> for Object<'_, '_, 'a> {
 
     fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<(), M::Error> {
         self.enter()?;
-        let first = self.scan.names.len();
+        let (first, mut known) = (self.scan.names.len(), Known::default());
         while let Some(name) = map.next_key_seed(FieldName)? {
             let child = self.node.and_then(|node| node.child(&name));
-            self.scan.enter_name(name)?;
+            self.scan.enter_name(&name)?;
             match child {
+                Some((place, _)) if place < Known::PLACES => known.see(place),
+                Some(_) | None => self.scan.names.push(name),
+            }
+            match child.map(|(_, child)| child) {
                 Some(Child::Slot(slot, _)) => {
                     map.next_value_seed(Leaf { slot: *slot, depth: self.depth + 1, scan: &mut *self.scan })?;
                 }
@@ -201,7 +222,7 @@ impl<'a> Visitor<'a> for Object<'_, '_, 'a> {
                 None => map.next_value_seed(Object { node: None, depth: self.depth + 1, scan: &mut *self.scan })?,
             }
         }
-        self.scan.leave_object(first)
+        self.scan.leave_object(first, known)
     }
 
     fn visit_seq<S: SeqAccess<'a>>(mut self, mut list: S) -> Result<(), S::Error> {

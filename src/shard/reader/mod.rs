@@ -9,9 +9,9 @@ mod fields;
 mod json;
 mod tree;
 
-use crate::hash::{Domain, Fingerprint, HashKey, KeyPrint};
+use crate::hash::{Domain, Fingerprint, HashKey, HashKeys, KeyPrint};
 
-use super::event::{Event, Numbers, Reason};
+use super::event::{Event, Former, Numbers, Reason};
 use super::spec::{EventSpec, Limits, Path, SpecError};
 use fields::{Field, Fields};
 use json::{Layout, Wanted};
@@ -23,6 +23,8 @@ pub struct Reader {
     layout: Layout,
     slots: Slots,
     key: HashKey,
+    previous: Option<HashKey>,
+    routing: Option<HashKey>,
 }
 
 /// Where in the [`Fields`] each part of the event is found.
@@ -47,10 +49,15 @@ pub struct Subject {
     pub time_ms: Option<i64>,
     pub importance: Option<f64>,
     pub numbers: Numbers,
+    /// While a hash key is exchanged.
+    pub former: Option<Former>,
+    /// What chooses the partition.
+    pub route: Fingerprint,
 }
 
 impl Reader {
-    pub fn new(spec: EventSpec, key: HashKey) -> Result<Self, SpecError> {
+    pub fn new(spec: EventSpec, keys: impl Into<HashKeys>) -> Result<Self, SpecError> {
+        let HashKeys { current: key, previous, routing } = keys.into();
         if spec.item.is_empty() {
             return Err(SpecError::NoItem);
         }
@@ -75,7 +82,7 @@ impl Reader {
             numbers,
             labels,
         };
-        Ok(Self { spec, layout, slots, key })
+        Ok(Self { spec, layout, slots, key, previous, routing })
     }
 
     pub fn spec(&self) -> &EventSpec {
@@ -91,6 +98,11 @@ impl Reader {
         self.key.print()
     }
 
+    /// The key before the current one, while it is still needed.
+    pub fn previous_print(&self) -> Option<KeyPrint> {
+        self.previous.as_ref().map(HashKey::print)
+    }
+
     /// Reads an event to be recorded: every configured field must be there.
     pub fn read(&self, payload: &[u8]) -> Result<Event, Reason> {
         let fields = self.layout.read(payload)?;
@@ -104,7 +116,7 @@ impl Reader {
         }
         let id = match slots.id {
             None => None,
-            Some(slot) => Some(self.hash(Domain::Id, fields.required(slot)?)?),
+            Some(slot) => Some(hash(&self.key, Domain::Id, fields.required(slot)?)?),
         };
         let number = |slot: Option<usize>| slot.map(|slot| fields.required(slot)?.number()).transpose();
         let labels =
@@ -119,6 +131,8 @@ impl Reader {
             importance: subject.importance,
             numbers: subject.numbers,
             labels,
+            former: subject.former,
+            route: subject.route,
         })
     }
 
@@ -129,9 +143,18 @@ impl Reader {
 
     /// The fingerprint of a key given as text, as the key of an event would have it.
     pub fn key_of_text(&self, text: &str) -> Fingerprint {
-        let mut making = self.key.begin(Domain::Key);
-        Field::hash_text(text, &mut making);
-        making.end()
+        text_key(&self.key, text)
+    }
+
+    /// All fingerprints that a key given as text may be known by: in quotes or not, under the current hash key or, while
+    /// keys are exchanged, the previous.
+    pub fn keys_of(&self, text: &str) -> Vec<Fingerprint> {
+        let bare = bare_field(text);
+        let under = |key: &HashKey| {
+            let bare = bare.as_ref().and_then(|field| hash(key, Domain::Key, field).ok());
+            [Some(text_key(key, text)), bare]
+        };
+        [Some(&self.key), self.previous.as_ref()].into_iter().flatten().flat_map(under).flatten().collect()
     }
 
     /// What stands for a text that an aggregate lists by name.
@@ -143,39 +166,66 @@ impl Reader {
 
     /// The fingerprint of a key that stands in events without quotes: a number, true or false.
     pub fn key_of_bare(&self, text: &str) -> Option<Fingerprint> {
-        let field = Field::from_json(text).ok().flatten().filter(|field| matches!(field, Field::Bare(_)))?;
-        self.hash(Domain::Key, &field).ok()
+        hash(&self.key, Domain::Key, &bare_field(text)?).ok()
     }
 
     fn subject(&self, fields: &Fields<'_>) -> Result<Subject, Reason> {
         let slots = &self.slots;
         let key = slots.key.map(|slot| fields.required(slot)).transpose()?;
-        let mut item = self.key.begin(Domain::Item);
-        if let Some(key) = key {
-            key.hash(&mut item)?;
-        }
-        for slot in &slots.item {
-            fields.required(*slot)?.hash(&mut item)?;
-        }
+        let item = self.item(&self.key, fields)?;
+        let former = match &self.previous {
+            None => None,
+            Some(previous) => {
+                let key = key.map(|field| hash(previous, Domain::Key, field)).transpose()?;
+                Some(Former { item: self.item(previous, fields)?, key })
+            }
+        };
+        let route = match (&self.routing, former) {
+            (None, _) => item,
+            (Some(routing), Some(former)) if self.previous.as_ref() == Some(routing) => former.item,
+            (Some(routing), _) => self.item(routing, fields)?,
+        };
         let number = |slot: Option<usize>| slot.and_then(|slot| fields.get(slot)).map(Field::number).transpose();
         let time = match (slots.time.and_then(|slot| fields.get(slot)), &self.spec.time) {
             (Some(field), Some((_, unit))) => Some(field.time_ms(*unit)?),
             _ => None,
         };
         Ok(Subject {
-            item: item.end(),
-            key: key.map(|field| self.hash(Domain::Key, field)).transpose()?,
+            item,
+            key: key.map(|field| hash(&self.key, Domain::Key, field)).transpose()?,
             time_ms: time,
             importance: number(slots.importance)?,
             numbers: slots.numbers.iter().map(|slot| number(Some(*slot))).collect::<Result<_, _>>()?,
+            former,
+            route,
         })
     }
 
-    fn hash(&self, domain: Domain, field: &Field<'_>) -> Result<Fingerprint, Reason> {
-        let mut making = self.key.begin(domain);
-        field.hash(&mut making)?;
+    /// The key of the event is part of its item.
+    fn item(&self, hash_key: &HashKey, fields: &Fields<'_>) -> Result<Fingerprint, Reason> {
+        let mut making = hash_key.begin(Domain::Item);
+        for slot in self.slots.key.iter().chain(&self.slots.item) {
+            fields.required(*slot)?.hash(&mut making)?;
+        }
         Ok(making.end())
     }
+}
+
+fn hash(key: &HashKey, domain: Domain, field: &Field<'_>) -> Result<Fingerprint, Reason> {
+    let mut making = key.begin(domain);
+    field.hash(&mut making)?;
+    Ok(making.end())
+}
+
+fn text_key(key: &HashKey, text: &str) -> Fingerprint {
+    let mut making = key.begin(Domain::Key);
+    Field::hash_text(text, &mut making);
+    making.end()
+}
+
+/// A text that stands in events without quotes: a number, true or false.
+fn bare_field(text: &str) -> Option<Field<'_>> {
+    Field::from_json(text).ok().flatten().filter(|field| matches!(field, Field::Bare(_)))
 }
 
 #[cfg(test)]

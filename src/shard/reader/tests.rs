@@ -184,6 +184,7 @@ fn times_are_read_in_every_unit_and_never_overflow() {
     };
     assert_eq!(time(TimeUnit::Seconds, "1700000000"), Ok(1_700_000_000_000));
     assert_eq!(time(TimeUnit::Seconds, "1700000000.5"), Ok(1_700_000_000_500));
+    assert_eq!(time(TimeUnit::Seconds, "1.001"), Ok(1_001), "a double a little below it");
     assert_eq!(time(TimeUnit::Milliseconds, "-1"), Ok(-1));
     assert_eq!(time(TimeUnit::Microseconds, "-1"), Ok(-1));
     assert_eq!(time(TimeUnit::Nanoseconds, "1700000000123456789"), Ok(1_700_000_000_123));

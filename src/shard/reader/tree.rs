@@ -12,11 +12,19 @@ struct Name {
     text: String,
 }
 
+/// The first eight bytes as a number; a shorter name ends in zeros. Every name of every record comes here, so it reads
+/// words where it can.
 pub(super) fn first_bytes(name: &str) -> u64 {
-    let mut first = [0; 8];
-    let length = name.len().min(8);
-    first[..length].copy_from_slice(&name.as_bytes()[..length]);
-    u64::from_le_bytes(first)
+    let bytes = name.as_bytes();
+    if let Some(first) = bytes.first_chunk() {
+        return u64::from_le_bytes(*first);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        // Bytes that are in both words come to stand on themselves.
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return u64::from(first) | u64::from(last) << (8 * (bytes.len() - 4));
+    }
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 #[derive(Debug, Clone)]
@@ -26,9 +34,11 @@ pub(super) enum Child {
 }
 
 impl Node {
-    pub(super) fn child(&self, name: &str) -> Option<&Child> {
+    /// A child and its place among its siblings.
+    pub(super) fn child(&self, name: &str) -> Option<(usize, &Child)> {
         let first = first_bytes(name);
-        self.0.iter().find(|(known, _)| known.first == first && known.text == name).map(|(_, child)| child)
+        let place = self.0.iter().position(|(known, _)| known.first == first && known.text == name)?;
+        Some((place, &self.0[place].1))
     }
 
     fn any_path(&self) -> &Path {
@@ -52,6 +62,22 @@ impl Node {
             Child::Slot(_, outer) => Err(SpecError::Nested(outer.clone(), path.clone())),
             Child::Inner(node) if is_last => Err(SpecError::Nested(path.clone(), node.any_path().clone())),
             Child::Inner(node) => node.add(path, at + 1, slots),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_bytes;
+
+    #[test]
+    fn first_bytes_of_names_of_every_length_are_padded_with_zeros() {
+        let name = "campaigns-and-more";
+        for length in 0..=name.len() {
+            let mut padded = [0; 8];
+            let kept = length.min(8);
+            padded[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+            assert_eq!(first_bytes(&name[..length]), u64::from_le_bytes(padded), "{}", &name[..length]);
         }
     }
 }

@@ -16,11 +16,32 @@ const WINDOW: Kind = *b"robw";
 const INTEGRAL: Kind = *b"robi";
 const VERSION: u16 = 1;
 
+/// Whether the parameters stand in the bytes. They hold the constants of the sampling hashes, which are nobody else's
+/// business: bytes that leave the service go without, and their reader must know by other means that they agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parameters {
+    Written,
+    LeftOut,
+}
+
+impl Parameters {
+    fn bytes(self, of: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+        match self {
+            Self::Written => of(),
+            Self::LeftOut => Vec::new(),
+        }
+    }
+}
+
 /// An id, and a byte each for time, value and weight.
 const ELEMENT_BYTES_LEAST: usize = ElementId::BYTES + 3;
 
 impl WindowSketch {
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_with(Parameters::Written)
+    }
+
+    pub fn encode_with(&self, parameters: Parameters) -> Vec<u8> {
         let mut settled;
         let exact = if self.copies().iter().all(WindowStore::is_settled) {
             self
@@ -30,7 +51,7 @@ impl WindowSketch {
             &settled
         };
         let mut writer = Writer::new(WINDOW, VERSION);
-        writer.bytes(&window_parameters(exact.spec()));
+        writer.bytes(&parameters.bytes(|| window_parameters(exact.spec())));
         for copy in exact.copies() {
             write_copy(&mut writer, copy.floors(), copy.elements().copied().collect());
         }
@@ -39,8 +60,12 @@ impl WindowSketch {
 
     /// Continues exactly like the sketch that was encoded.
     pub fn decode(spec: &WindowSpec, bytes: &[u8]) -> Result<Self, CodecError> {
+        Self::decode_with(spec, bytes, Parameters::Written)
+    }
+
+    pub fn decode_with(spec: &WindowSpec, bytes: &[u8], parameters: Parameters) -> Result<Self, CodecError> {
         let mut reader = Reader::open(WINDOW, VERSION, bytes)?;
-        expect_parameters(&mut reader, &window_parameters(spec))?;
+        expect_parameters(&mut reader, &parameters.bytes(|| window_parameters(spec)))?;
         let mut copies = Vec::with_capacity(spec.hashes().len());
         for hash in spec.hashes() {
             let (floors, elements) = read_copy(&mut reader, hash)?;
@@ -54,6 +79,10 @@ impl WindowSketch {
 
 impl IntegralSketch {
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_with(Parameters::Written)
+    }
+
+    pub fn encode_with(&self, parameters: Parameters) -> Vec<u8> {
         let mut settled;
         let exact = if self.copies().iter().all(IntegralStore::is_settled) {
             self
@@ -63,7 +92,7 @@ impl IntegralSketch {
             &settled
         };
         let mut writer = Writer::new(INTEGRAL, VERSION);
-        writer.bytes(&integral_parameters(exact.spec()));
+        writer.bytes(&parameters.bytes(|| integral_parameters(exact.spec())));
         for copy in exact.copies() {
             write_copy(&mut writer, copy.floors(), copy.elements().to_vec());
         }
@@ -72,8 +101,12 @@ impl IntegralSketch {
 
     /// Continues exactly like the sketch that was encoded.
     pub fn decode(spec: &IntegralSpec, bytes: &[u8]) -> Result<Self, CodecError> {
+        Self::decode_with(spec, bytes, Parameters::Written)
+    }
+
+    pub fn decode_with(spec: &IntegralSpec, bytes: &[u8], parameters: Parameters) -> Result<Self, CodecError> {
         let mut reader = Reader::open(INTEGRAL, VERSION, bytes)?;
-        expect_parameters(&mut reader, &integral_parameters(spec))?;
+        expect_parameters(&mut reader, &parameters.bytes(|| integral_parameters(spec)))?;
         let mut copies = Vec::with_capacity(spec.hashes().len());
         for (hash, empty) in spec.hashes().iter().zip(spec.empty_copies()) {
             let (floors, elements) = read_copy(&mut reader, hash)?;

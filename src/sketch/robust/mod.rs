@@ -24,6 +24,7 @@ pub mod window;
 
 pub use accuracy::{Accuracy, AccuracyError};
 pub use answers::{Answers, StatisticError};
+pub use codec::Parameters;
 pub use element::{Element, ElementError, ElementId};
 pub use expiry::{IntegralDecay, IntegralDecayError};
 pub use integral::{IntegralSketch, IntegralSpec, IntegralSpecError};

@@ -1,12 +1,14 @@
 //! Outputs and positions become final together, or are given up together.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::faults::{self, Mutant};
 use super::tenant::{Owned, State, Tenant};
-use super::worker::KafkaWorker;
+use super::worker::{Emitted, KafkaWorker};
 use super::{Command, Delivery};
-use crate::kafka::{Committed, Fault, Part, Remedy};
+use crate::kafka::{Committed, Fault, Part, Remedy, TopicId};
 use crate::shard::NextOffset;
 
 impl KafkaWorker {
@@ -31,7 +33,7 @@ impl KafkaWorker {
                 Err(fault) => self.start_over(delivery, &fault),
             }
         }
-        (self.emitted, self.dirty_since) = (0, None);
+        (self.emitted, self.dirty_since) = (Emitted::default(), None);
         self.checkpoint();
     }
 
@@ -52,6 +54,7 @@ impl KafkaWorker {
 
     fn commit_positions(&mut self, delivery: Delivery, positions: &[(Part, NextOffset)]) -> Result<Committed, Fault> {
         let group = self.links.group.clone();
+        self.require_same_topics(delivery)?;
         if Mutant::OffsetsFirst.is_on() {
             group.commit(positions)?;
         }
@@ -79,6 +82,27 @@ impl KafkaWorker {
                 Ok(committed)
             }
         }
+    }
+
+    /// A topic that was made anew is read on where the old one stood: nothing that was read of it is committed (K5).
+    fn require_same_topics(&mut self, delivery: Delivery) -> Result<(), Fault> {
+        let group = self.links.group.clone();
+        let mut found: BTreeMap<Arc<str>, TopicId> = BTreeMap::new();
+        for tenant in self.tenants.iter_mut().filter(|tenant| tenant.stream.delivery == delivery) {
+            let topic = tenant.part.topic.clone();
+            if !tenant.owned().is_some_and(|owned| owned.is_dirty()) {
+                continue;
+            }
+            let now = match found.get(&topic) {
+                Some(now) => *now,
+                None => group.topic_id(&topic)?,
+            };
+            if tenant.topic_id != Some(now) && !Mutant::SkipIdentity.is_on() {
+                return Err(Fault::new("committing", Remedy::StartOver, format!("topic {topic} was made anew")));
+            }
+            found.insert(topic, now);
+        }
+        Ok(())
     }
 
     /// What was sent to the group is committed.
@@ -124,6 +148,9 @@ impl KafkaWorker {
         tracing::warn!(?delivery, %fault, "going back to what is committed");
         self.links.metrics.aborts.inc();
         self.producers.remove(&delivery);
+        if delivery == Delivery::ExactlyOnce {
+            self.closed.clear();
+        }
         let mut parts = Vec::new();
         for (shard, tenant) in self.tenants.iter_mut().enumerate() {
             if tenant.stream.delivery != delivery || tenant.owned().is_none() {

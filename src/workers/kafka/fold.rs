@@ -5,16 +5,21 @@ use std::time::Instant;
 use super::super::faults::{self, Mutant};
 use super::super::message::Recorded;
 use super::super::owned::count;
-use super::tenant::Mark;
+use super::tenant::{Mark, State};
 use super::worker::KafkaWorker;
 use super::{Command, Delivery, StreamSpec};
 use crate::kafka::{self, Fault, Part, Remedy, Taken};
 use crate::shard::{AsOf, NextOffset, Record};
 
+/// How often records that cannot be read are asked for again; then they are damaged where they lie.
+const MOST_READINGS: u32 = 3;
+
 /// Why records could not be folded and emitted.
 enum Stumble {
     Fault(Fault),
     Refused(String),
+    /// Records were passed over because they could not be read.
+    Damaged(String),
 }
 
 impl KafkaWorker {
@@ -36,6 +41,7 @@ impl KafkaWorker {
                 "the log of {part} no longer holds position {}: retention removed it, or the topic was made anew",
                 owned.position.0
             ))),
+            Taken::Damaged(why) => Err(Stumble::Damaged(why)),
             Taken::Trouble(fault) if fault.remedy == Remedy::End => Err(Stumble::Fault(fault)),
             Taken::Trouble(fault) => {
                 tracing::warn!(%part, %fault, "fetching");
@@ -44,13 +50,37 @@ impl KafkaWorker {
         };
         match result {
             Ok(()) => self.notice_progress(shard),
-            Err(Stumble::Refused(why)) => {
-                let _ = self.links.commands.send(Command::Drop(part));
-                self.refuse(shard, why);
-            }
+            Err(Stumble::Refused(why)) => self.give_up(shard, why),
+            Err(Stumble::Damaged(why)) => self.read_again(shard, &why),
             Err(Stumble::Fault(fault)) if fault.remedy == Remedy::End => self.end(&fault),
             Err(Stumble::Fault(fault)) => self.start_over(delivery, &fault),
         }
+    }
+
+    /// Reads no more of a partition, and says why.
+    fn give_up(&mut self, shard: usize, why: String) {
+        let _ = self.links.commands.send(Command::Drop(self.tenants[shard].part.clone()));
+        self.refuse(shard, why);
+    }
+
+    /// Commits what is folded, and has the partition assigned again from there: what comes now lies behind records that
+    /// were not read (K6).
+    fn read_again(&mut self, shard: usize, why: &str) {
+        self.commit();
+        let tenant = &mut self.tenants[shard];
+        let part = tenant.part.clone();
+        // A failed commit has sent it back already.
+        let Some(next) = tenant.owned().map(|owned| owned.position) else { return };
+        let times = tenant.unread.filter(|(place, _)| *place == next).map_or(1, |(_, times)| times + 1);
+        tenant.unread = Some((next, times));
+        if times > MOST_READINGS {
+            let why = format!("the log of {part} cannot be read from {} on: {why}; the brokers must mend it", next.0);
+            return self.give_up(shard, why);
+        }
+        tracing::warn!(%part, next = next.0, why, times, "records could not be read: reading them again");
+        tenant.state = State::Returning;
+        self.tell_restored();
+        let _ = self.links.commands.send(Command::Return(vec![part]));
     }
 
     fn notice_progress(&mut self, shard: usize) {
@@ -79,6 +109,7 @@ impl KafkaWorker {
         self.outcomes.clear();
         owned.shard.apply_batch(&records, &mut self.outcomes);
         (owned.last, owned.position) = (Some(Mark::of(last)), NextOffset(last.offset() + 1));
+        owned.timestamp_ms = Some(last.timestamp_ms());
         let emit_from = if Mutant::EmitDuringReplay.is_on() { NextOffset(0) } else { owned.emit_from };
         let silent = fresh.partition_point(|message| message.offset() < emit_from.0);
         if silent > 0 {
@@ -121,11 +152,12 @@ impl KafkaWorker {
         if used == Delivery::ExactlyOnce {
             producer.begin()?;
         }
+        self.emitter.turn_to(part);
         for (message, outcome) in messages.iter().zip(&self.outcomes[silent..]) {
-            self.emitter.emit(producer, &stream.outputs, part, message, outcome)?;
+            self.emitted.bytes += self.emitter.emit(producer, &stream.outputs, part, message, outcome)?;
         }
         producer.serve();
-        self.emitted += messages.len();
+        self.emitted.records += messages.len();
         faults::pass("after_produce");
         Ok(())
     }

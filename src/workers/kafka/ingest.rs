@@ -80,7 +80,7 @@ impl Ingest {
         let topic = CString::new(&*part.topic).map_err(|error| end(error.to_string()))?;
         let producer = match self.producer.take() {
             Some(producer) => producer,
-            None => Producer::plain(settings, MOST_BYTES)?,
+            None => Producer::placing(settings, MOST_BYTES)?,
         };
         let producer = self.producer.insert(producer);
         for (place, event) in events.iter().enumerate() {

@@ -8,10 +8,12 @@
 //! about a transaction its producer is replaced, C is read again, and the partitions are restored anew: nothing is
 //! guessed. K4: a checkpoint holds only what is committed. K5: a log that is not what it was (made anew, cut off, more
 //! partitions) is refused, never begun again in silence. K6: what a worker cannot take yet stays in its partition's
-//! queue, which librdkafka bounds; nothing is dropped. K7: a call that hangs ends the process.
+//! queue, which librdkafka bounds; nothing is dropped, nor passed over because it could not be read. K7: a call that hangs ends the process.
 
 mod commit;
 mod fold;
+#[cfg(fuzzing)]
+pub mod fuzzed;
 mod ingest;
 mod outputs;
 mod poll;

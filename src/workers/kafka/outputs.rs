@@ -5,8 +5,10 @@
 //! (`ebb-posterior`) and its decayed count (`ebb-count`). A rejected record also carries its reason and the names that
 //! Kafka Streams gives to dead letters. Every record of one source partition goes to one partition of an output.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt::Write as _;
+
+use smallvec::SmallVec;
 
 use crate::kafka::{Fault, Message, Output, Part, Producer, Remedy, Sent};
 use crate::shard::{Outcome, Reason, Verdict};
@@ -16,6 +18,13 @@ use crate::shard::{Outcome, Reason, Verdict};
 pub struct Target {
     pub topic: CString,
     pub partitions: u32,
+}
+
+impl Target {
+    /// Every record of one source partition goes to one partition.
+    fn partition_of(&self, source: u32) -> i32 {
+        (source % self.partitions.max(1)) as i32
+    }
 }
 
 /// The topics of a stream's verdicts; a verdict without one is only counted.
@@ -37,6 +46,13 @@ impl Outputs {
         [&self.unique, &self.duplicate, &self.late, &self.rejected].into_iter().all(Option::is_none)
     }
 
+    /// Every partition that outputs of this source partition go to.
+    pub(super) fn places(&self, part: &Part) -> impl Iterator<Item = (&CStr, i32)> {
+        let targets = [&self.unique, &self.duplicate, &self.late, &self.rejected].into_iter().flatten();
+        let partition = part.partition;
+        targets.map(move |target| (&*target.topic, target.partition_of(partition)))
+    }
+
     fn target(&self, verdict: Verdict) -> Option<&Target> {
         match verdict {
             Verdict::Unique => self.unique.as_ref(),
@@ -47,36 +63,46 @@ impl Outputs {
     }
 }
 
-/// Writes outputs; keeps the memory of texts from one to the next.
+/// Writes the outputs of one partition after the other; keeps the memory of texts from one to the next.
 #[derive(Debug, Default)]
 pub(super) struct Emitter {
+    /// Topic, partition and offset. The first two stay from one record to the next.
     source: String,
+    stays: usize,
     posterior: String,
     count: String,
-    partition: String,
-    offset: String,
 }
 
+type Added<'a> = SmallVec<[(&'static str, &'a [u8]); 10]>;
+
 impl Emitter {
-    /// Queues the output of one record, if its verdict has a topic.
+    /// What is emitted from now on comes from this partition.
+    pub(super) fn turn_to(&mut self, part: &Part) {
+        self.source.clear();
+        // Writing to a text cannot fail.
+        let _ = write!(self.source, "{}/{}/", part.topic, part.partition);
+        self.stays = self.source.len();
+    }
+
+    /// Queues the output of one record of `part`, if its verdict has a topic; returns how many bytes.
     pub(super) fn emit(
         &mut self,
-        producer: &Producer,
+        producer: &mut Producer,
         outputs: &Outputs,
         part: &Part,
         message: &Message,
         outcome: &Outcome,
-    ) -> Result<(), Fault> {
-        let Some(target) = outputs.target(outcome.verdict) else { return Ok(()) };
-        self.write(part, message, outcome);
+    ) -> Result<usize, Fault> {
+        let Some(target) = outputs.target(outcome.verdict) else { return Ok(0) };
+        self.write(message, outcome);
         let reason = match outcome.verdict {
             Verdict::Rejected(reason) => Some((reason.name(), explain(reason))),
             Verdict::Unique | Verdict::Duplicate | Verdict::Late => None,
         };
-        let headers = self.headers(part, outcome.verdict, reason);
+        let headers = self.headers(outcome.verdict, reason);
         let output = Output {
             topic: &target.topic,
-            partition: (part.partition % target.partitions.max(1)) as i32,
+            partition: target.partition_of(part.partition),
             key: message.key(),
             payload: message.payload(),
             timestamp_ms: message.timestamp_ms(),
@@ -85,7 +111,7 @@ impl Emitter {
             tag: 0,
         };
         match producer.send(&output)? {
-            Sent::Queued => Ok(()),
+            Sent::Queued => Ok(output.key.map_or(0, <[u8]>::len) + output.payload.map_or(0, <[u8]>::len)),
             Sent::TooLarge => {
                 self.emit_stub(producer, outputs.rejected.as_ref().unwrap_or(target), part, outcome, &output)
             }
@@ -95,17 +121,17 @@ impl Emitter {
     /// What stands for a record that its topic does not take: no value, no headers of its own, and a reason.
     fn emit_stub(
         &self,
-        producer: &Producer,
+        producer: &mut Producer,
         target: &Target,
         part: &Part,
         outcome: &Outcome,
         output: &Output<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<usize, Fault> {
         let why = "with its headers the record is larger than the output topic takes; it stands at its source";
-        let headers = self.headers(part, outcome.verdict, Some((OVERSIZE, why)));
+        let headers = self.headers(outcome.verdict, Some((OVERSIZE, why)));
         let stub = Output {
             topic: &target.topic,
-            partition: (part.partition % target.partitions.max(1)) as i32,
+            partition: target.partition_of(part.partition),
             key: None,
             payload: None,
             source: None,
@@ -113,21 +139,19 @@ impl Emitter {
             ..*output
         };
         match producer.send(&stub)? {
-            Sent::Queued => Ok(()),
+            Sent::Queued => Ok(0),
             Sent::TooLarge => {
                 Err(Fault::new("producing", Remedy::End, format!("{part}: the output topic takes nothing")))
             }
         }
     }
 
-    fn write(&mut self, part: &Part, message: &Message, outcome: &Outcome) {
-        for text in [&mut self.source, &mut self.posterior, &mut self.count, &mut self.partition, &mut self.offset] {
-            text.clear();
-        }
+    fn write(&mut self, message: &Message, outcome: &Outcome) {
+        self.source.truncate(self.stays);
+        self.posterior.clear();
+        self.count.clear();
         // Writing to a text cannot fail.
-        let _ = write!(self.source, "{}/{}/{}", part.topic, part.partition, message.offset());
-        let _ = write!(self.partition, "{}", part.partition);
-        let _ = write!(self.offset, "{}", message.offset());
+        let _ = write!(self.source, "{}", message.offset());
         let answer = outcome.answer.as_ref();
         if let Some(belief) = answer.and_then(|answer| answer.belief.as_ref()) {
             let _ = write!(self.posterior, "{}", belief.inside);
@@ -137,13 +161,8 @@ impl Emitter {
         }
     }
 
-    fn headers<'a>(
-        &'a self,
-        part: &'a Part,
-        verdict: Verdict,
-        reason: Option<(&'static str, &'static str)>,
-    ) -> Vec<(&'static str, &'a [u8])> {
-        let mut headers: Vec<(&'static str, &[u8])> = Vec::with_capacity(10);
+    fn headers(&self, verdict: Verdict, reason: Option<(&'static str, &'static str)>) -> Added<'_> {
+        let mut headers = Added::new();
         headers.push(("ebb-source", self.source.as_bytes()));
         headers.push(("ebb-verdict", verdict.name().as_bytes()));
         for (name, text) in [("ebb-posterior", &self.posterior), ("ebb-count", &self.count)] {
@@ -152,13 +171,16 @@ impl Emitter {
             }
         }
         if let Some((reason, why)) = reason {
+            let mut place = self.source.rsplitn(3, '/').map(str::as_bytes);
+            let mut last = || place.next().unwrap_or_default();
+            let (offset, partition, topic) = (last(), last(), last());
             headers.extend([
                 ("ebb-reason", reason.as_bytes()),
                 ("__streams.errors.exception", EXCEPTION.as_bytes()),
                 ("__streams.errors.message", why.as_bytes()),
-                ("__streams.errors.topic", part.topic.as_bytes()),
-                ("__streams.errors.partition", self.partition.as_bytes()),
-                ("__streams.errors.offset", self.offset.as_bytes()),
+                ("__streams.errors.topic", topic),
+                ("__streams.errors.partition", partition),
+                ("__streams.errors.offset", offset),
             ]);
         }
         headers

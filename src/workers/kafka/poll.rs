@@ -183,7 +183,7 @@ impl Poll {
                     tracing::warn!(why, "no broker can be reached");
                 }
                 self.unreachable_since.get_or_insert_with(Instant::now);
-                self.joined.send_replace(Restored::Working);
+                self.joined.send_replace(Restored::Waiting(why));
             }
             Event::Failed(fault) => self.fail(fault.to_string()),
         }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::super::faults::{self, Mutant};
 use super::snapshots;
-use super::tenant::{self, Found, Owned, State};
+use super::tenant::{self, Found, Owned, State, Tenant};
 use super::worker::KafkaWorker;
 use super::{Beginning, Delivery, Start};
-use crate::kafka::{Extent, Fault, Producer, Remedy};
+use crate::kafka::{Extent, Fault, Output, Producer, Remedy};
 use crate::shard::{NextOffset, Shard};
 
 /// How long brokers are left alone that did not answer.
@@ -44,6 +44,10 @@ impl KafkaWorker {
             // The poll thread waits for it, or is gone and needs nothing any more.
             let _ = reply.send((shard, start));
         }
+        // Where a partition begins is told to the group before anything comes: whoever is next must not begin later.
+        if self.tenants.iter_mut().filter_map(Tenant::owned).any(|owned| owned.is_dirty()) {
+            self.dirty_since.get_or_insert_with(Instant::now);
+        }
         self.tell_restored();
     }
 
@@ -76,8 +80,15 @@ impl KafkaWorker {
         let began = Instant::now();
         let delivery = self.tenants[shard].stream.delivery;
         self.require_producer(delivery)?;
-        let tenant = &self.tenants[shard];
+        self.close_outputs(delivery)?;
         let watchdog = self.watchdog.clone();
+        let tenant = &mut self.tenants[shard];
+        // Before anything else is asked: whatever is read of a topic made later is noticed before it is committed.
+        let topic_id = watchdog.during("asking for the topic", || self.links.group.topic_id(&tenant.part.topic))?;
+        if let Some(why) = tenant.note_topic(topic_id) {
+            return Err(Hindrance::Refused(why));
+        }
+        let tenant = &self.tenants[shard];
         faults::pass("before_committed");
         let told = watchdog.during("reading the committed offset", || self.links.group.committed(&tenant.part))?;
         faults::pass("after_committed");
@@ -102,6 +113,53 @@ impl KafkaWorker {
         tenant.state = State::Owned(Box::new(owned));
         self.notice_caught_up(shard);
         Ok(start)
+    }
+
+    /// Ends what an earlier life of the producer left open in the outputs of the partitions that are coming. Brokers have
+    /// been seen to give a transaction up without saying so in every log: the next commit there would have counted it in.
+    fn close_outputs(&mut self, delivery: Delivery) -> Result<(), Fault> {
+        let is_coming =
+            |tenant: &Tenant| tenant.stream.delivery == delivery && matches!(tenant.state, State::Returning);
+        let coming =
+            self.tenants.iter().enumerate().filter(|(at, tenant)| is_coming(tenant) && !self.closed.contains(at));
+        let coming: Vec<usize> = coming.map(|(at, _)| at).collect();
+        if delivery != Delivery::ExactlyOnce || coming.is_empty() {
+            return Ok(());
+        }
+        let watchdog = self.watchdog.clone();
+        watchdog.during("closing outputs", || self.abort_empty(delivery, &coming)).inspect_err(|_| {
+            // Where it stands is unknown: the next attempt takes another.
+            self.producers.remove(&delivery);
+            self.closed.clear();
+        })?;
+        self.closed.extend(coming);
+        Ok(())
+    }
+
+    /// A transaction that touches the outputs of some shards and is given up.
+    fn abort_empty(&mut self, delivery: Delivery, shards: &[usize]) -> Result<(), Fault> {
+        let missing = || Fault::new("closing outputs", Remedy::Retry, "the producer was given up");
+        let producer = self.producers.get_mut(&delivery).ok_or_else(missing)?;
+        producer.begin()?;
+        for tenant in shards.iter().map(|shard| &self.tenants[*shard]) {
+            for (topic, partition) in tenant.stream.outputs.places(&tenant.part) {
+                // With a key, as compacted topics ask for it.
+                let key = Some(&b"ebb"[..]);
+                let nothing = Output {
+                    topic,
+                    partition,
+                    key,
+                    payload: None,
+                    timestamp_ms: 0,
+                    source: None,
+                    headers: &[],
+                    tag: 0,
+                };
+                producer.send(&nothing)?;
+            }
+        }
+        producer.drain()?;
+        producer.abort()
     }
 
     /// The best state there is for what is committed, and where reading begins.
@@ -151,12 +209,16 @@ impl KafkaWorker {
         if reached + WORTH_READING >= committed.0 {
             return local;
         }
-        let found = snapshots::find(&options.settings, topic, &tenant.id, &tenant.identity(), committed);
-        let snapshot = found.unwrap_or_else(|fault| {
-            tracing::warn!(shard = %tenant.id, %fault, "snapshots not read");
-            None
-        });
-        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.next.0 > reached) else { return local };
+        let find = |identity| {
+            let found = snapshots::find(&options.settings, topic, &tenant.id, &identity, committed);
+            found.unwrap_or_else(|fault| {
+                tracing::warn!(shard = %tenant.id, %fault, "snapshots not read");
+                None
+            })
+        };
+        let Some(snapshot) = tenant.identities().find_map(find).filter(|snapshot| snapshot.next.0 > reached) else {
+            return local;
+        };
         match tenant::decode(tenant.stream.plan.clone(), tenant.id.partition, &snapshot.bytes) {
             Ok((shard, last)) => {
                 tracing::info!(shard = %tenant.id, next = snapshot.next.0, "taking the state of a former owner");

@@ -74,7 +74,7 @@ impl Snapshots {
         let generation = blake3::hash(&[&next.0.to_be_bytes()[..], &turn.to_be_bytes(), hash.as_bytes()].concat());
         let name = CString::new(topic.name.as_str()).map_err(|error| Fault::new("producing", Remedy::End, error))?;
         let partition = part_of(topic, shard).partition as i32;
-        let send = |last: &str, payload: &[u8]| {
+        let mut send = |last: &str, payload: &[u8]| {
             let key = format!("{shard}/{slot}/{last}");
             let sent = producer.send(&Output {
                 topic: &name,
@@ -107,7 +107,7 @@ impl Snapshots {
     }
 }
 
-fn encode(shard: &ShardId, identity: &Identity, next: NextOffset, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn encode(shard: &ShardId, identity: &Identity, next: NextOffset, bytes: &[u8]) -> Vec<u8> {
     let mut writer = Writer::new(KIND, VERSION);
     writer.bytes(shard.stream.as_bytes());
     writer.u32(shard.partition);
@@ -121,14 +121,14 @@ fn encode(shard: &ShardId, identity: &Identity, next: NextOffset, bytes: &[u8]) 
     writer.seal()
 }
 
-struct Manifest {
+pub(super) struct Manifest {
     next: NextOffset,
     length: u64,
     hash: [u8; 32],
 }
 
 /// The manifest, unless it belongs to another shard or another configuration.
-fn decode(shard: &ShardId, identity: &Identity, bytes: &[u8]) -> Result<Option<Manifest>, CodecError> {
+pub(super) fn decode(shard: &ShardId, identity: &Identity, bytes: &[u8]) -> Result<Option<Manifest>, CodecError> {
     let mut reader = Reader::open(KIND, VERSION, bytes)?;
     let is_shard = (reader.bytes()?, reader.u32()?) == (shard.stream.as_bytes(), shard.partition);
     let is_config = reader.raw(32)? == identity.config_hash;

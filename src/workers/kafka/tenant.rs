@@ -12,10 +12,12 @@ use tokio::sync::oneshot;
 
 use super::super::checkpoints::Job;
 use super::super::faults::{self, Mutant};
-use super::super::message::ShardStatus;
+use super::super::message::{Saved, ShardStatus, Stored};
+use super::super::owned;
+use super::super::report::{self, Report};
 use super::StreamSpec;
 use crate::codec::{CodecError, Reader, Writer};
-use crate::kafka::{Extent, Message, Part};
+use crate::kafka::{Extent, Message, Part, TopicId};
 use crate::metrics::Metrics;
 use crate::shard::{NextOffset, Plan, Shard};
 use crate::store::{Identity, ShardId, Store};
@@ -32,6 +34,10 @@ pub(in crate::workers) struct Tenant {
     pub(super) part: Part,
     pub(super) stream: Arc<StreamSpec>,
     pub(super) state: State,
+    /// The topic that this process reads; another of the same name is another log.
+    pub(super) topic_id: Option<TopicId>,
+    /// Where records could not be read, and how often in a row.
+    pub(super) unread: Option<(NextOffset, u32)>,
 }
 
 #[derive(Debug)]
@@ -80,6 +86,8 @@ pub(super) struct Owned {
     /// The record that must come first, because the state says that it was folded last.
     pub(super) expected: Option<Mark>,
     pub(super) last: Option<Mark>,
+    /// Of the last record that was folded here.
+    pub(super) timestamp_ms: Option<i64>,
     /// The group knows no position of it yet.
     pub(super) is_unknown: bool,
     pub(super) began: Instant,
@@ -87,8 +95,8 @@ pub(super) struct Owned {
     pub(super) wants_checkpoint: bool,
     /// When the last snapshot was written, and up to where it holds.
     pub(super) snapshot: (Instant, NextOffset),
-    stored: Option<NextOffset>,
-    storing: Option<oneshot::Receiver<NextOffset>>,
+    stored: Option<Stored>,
+    storing: Option<oneshot::Receiver<Stored>>,
 }
 
 /// A state and where it comes from.
@@ -96,12 +104,12 @@ pub(super) struct Owned {
 pub(super) struct Found {
     pub(super) shard: Shard,
     pub(super) last: Option<Mark>,
-    pub(super) stored: Option<NextOffset>,
+    pub(super) stored: Option<Stored>,
 }
 
 impl Tenant {
     pub(in crate::workers) fn away(id: ShardId, part: Part, stream: Arc<StreamSpec>) -> Self {
-        Self { id, part, stream, state: State::Away }
+        Self { id, part, stream, state: State::Away, topic_id: None, unread: None }
     }
 
     pub(super) fn identity(&self) -> Identity {
@@ -115,17 +123,41 @@ impl Tenant {
         }
     }
 
+    pub(super) fn forget_figures(&self, metrics: &Metrics) {
+        report::forget(&self.id, &self.stream.plan, metrics);
+    }
+
     /// The newest checkpoint that is not ahead of `committed`.
     pub(super) fn load(&self, store: &Store, committed: NextOffset) -> Result<Option<Found>, String> {
+        for identity in self.identities() {
+            if let Some(found) = self.load_as(&identity, store, committed)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As which state may be known here: the second is of state made under the previous hash key.
+    pub(super) fn identities(&self) -> impl Iterator<Item = Identity> {
+        let identity = self.identity();
+        let former = owned::former(&identity, &self.stream.plan);
+        [Some(identity), former].into_iter().flatten()
+    }
+
+    fn load_as(&self, identity: &Identity, store: &Store, committed: NextOffset) -> Result<Option<Found>, String> {
         let mut at_most = if Mutant::CheckpointBeforeCommit.is_on() { None } else { Some(committed) };
         loop {
-            let loaded = store.load(&self.id, &self.identity(), at_most).map_err(|error| error.to_string())?;
+            let loaded = store.load(&self.id, identity, at_most).map_err(|error| error.to_string())?;
             for (generation, reason) in &loaded.refused {
                 tracing::warn!(shard = %self.id, generation, %reason, "checkpoint not used");
             }
             let Some(checkpoint) = loaded.checkpoint else { return Ok(None) };
             match decode(self.stream.plan.clone(), self.id.partition, &checkpoint.state) {
-                Ok((shard, last)) => return Ok(Some(Found { shard, last, stored: Some(checkpoint.next) })),
+                Ok((shard, last)) => {
+                    let bytes = checkpoint.state.len() as u64;
+                    let stored = Some(Stored { next: checkpoint.next, time_ms: None, bytes });
+                    return Ok(Some(Found { shard, last, stored }));
+                }
                 Err(error) => {
                     tracing::warn!(shard = %self.id, generation = checkpoint.generation, %error, "checkpoint not used")
                 }
@@ -143,7 +175,7 @@ impl Tenant {
         let Some(owned) = self.owned() else { return };
         owned.notice_stored();
         let next = owned.shard.next();
-        if owned.stored == Some(next) || owned.last.is_none() {
+        if owned.stored.is_some_and(|stored| stored.next == next) || owned.last.is_none() {
             owned.wants_checkpoint = false;
             return;
         }
@@ -159,6 +191,18 @@ impl Tenant {
             Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Disconnected(_)) => tracing::error!(shard = %self.id, "the checkpoint thread is gone"),
         }
+    }
+
+    /// Notes which topic is read; why it cannot be, when it is not the one that was read before.
+    pub(super) fn note_topic(&mut self, topic_id: TopicId) -> Option<String> {
+        let is_other = *self.topic_id.get_or_insert(topic_id) != topic_id && !Mutant::SkipIdentity.is_on();
+        is_other.then(|| {
+            format!(
+                "the topic of {} was made anew while it was read; give the group new offsets, remove data_dir and start \
+                 again if that is meant",
+                self.part
+            )
+        })
     }
 
     /// The log, compared with what is known of it: why it cannot be the one, if so.
@@ -199,6 +243,7 @@ impl Owned {
             position: found.shard.next(),
             expected: found.last,
             last: found.last,
+            timestamp_ms: None,
             is_unknown: false,
             began: Instant::now(),
             is_caught_up: false,
@@ -217,19 +262,13 @@ impl Owned {
 
     /// The state and how to recognise its log.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(KIND, VERSION);
-        let last = self.last.unwrap_or(Mark { offset: 0, hash: [0; 32] });
-        writer.u8(u8::from(self.last.is_some()));
-        writer.u64(last.offset);
-        writer.raw(&last.hash);
-        writer.bytes(&self.shard.snapshot());
-        writer.seal()
+        sealed(self.last, &self.shard.snapshot())
     }
 
     fn notice_stored(&mut self) {
         if let Some(storing) = &mut self.storing {
             match storing.try_recv() {
-                Ok(next) => (self.stored, self.storing) = (Some(next), None),
+                Ok(stored) => (self.stored, self.storing) = (Some(stored), None),
                 Err(oneshot::error::TryRecvError::Closed) => self.storing = None,
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
@@ -239,31 +278,39 @@ impl Owned {
     /// Waits for the checkpoint that is on its way.
     pub(super) fn await_checkpoint(&mut self) {
         if let Some(storing) = self.storing.take()
-            && let Ok(next) = storing.blocking_recv()
+            && let Ok(stored) = storing.blocking_recv()
         {
-            self.stored = Some(next);
+            self.stored = Some(stored);
         }
     }
 
-    pub(super) fn status(&mut self) -> ShardStatus {
+    pub(super) fn status(&mut self, end: Option<NextOffset>) -> ShardStatus {
         self.notice_stored();
-        ShardStatus { status: self.shard.status(), checkpoint: self.stored }
+        let lag = end.map(|end| end.0.saturating_sub(self.position.0));
+        ShardStatus { status: self.shard.status(), lag, checkpoint: self.stored }
+    }
+
+    /// Where the shard stands, and up to where it is stored.
+    pub(super) fn saved(&mut self) -> Saved {
+        self.notice_stored();
+        Saved { next: self.last.map(|_| self.shard.next()), stored: self.stored }
     }
 
     pub(super) fn report(&self, id: &ShardId, end: Option<NextOffset>, metrics: &Metrics) {
-        let partition = id.partition.to_string();
-        let labels = [id.stream.as_str(), partition.as_str()];
-        let status = self.shard.status();
-        metrics.fill.with_label_values(&labels).set(status.fill);
-        metrics.false_duplicates.with_label_values(&labels).set(status.false_duplicate_rate);
-        metrics.state_bytes.with_label_values(&labels).set(status.memory_bytes as i64);
-        if let Some(end) = end {
-            metrics.lag.with_label_values(&labels).set(end.0.saturating_sub(self.position.0) as i64);
-        }
-        if let Some(time_ms) = status.as_of.time_ms {
-            metrics.event_time.with_label_values(&labels).set(time_ms as f64 / 1e3);
-        }
+        let lag = end.map(|end| end.0.saturating_sub(self.position.0));
+        let report = Report { id, status: &self.shard.status(), lag, timestamp_ms: self.timestamp_ms };
+        report::report(&report, metrics);
     }
+}
+
+pub(super) fn sealed(last: Option<Mark>, snapshot: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::new(KIND, VERSION);
+    writer.u8(u8::from(last.is_some()));
+    let last = last.unwrap_or(Mark { offset: 0, hash: [0; 32] });
+    writer.u64(last.offset);
+    writer.raw(&last.hash);
+    writer.bytes(snapshot);
+    writer.seal()
 }
 
 /// The inverse of [`Owned::encode`].

@@ -1,6 +1,6 @@
 //! One worker: folds what the poll thread hands it, emits, commits, answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::checkpoints::Job;
-use super::super::message::{Answered, Ask, Message, RecordError};
+use super::super::message::{Ask, Message, RecordError};
 use super::super::owned::Restored;
 use super::super::residency::Residency;
 use super::ingest::Ingest;
@@ -23,8 +23,9 @@ use crate::metrics::Metrics;
 use crate::shard::{Outcome, Shard};
 use crate::store::Store;
 
-/// A transaction with this many outputs is committed before its time.
-const MOST_EMITTED: usize = 50_000;
+/// A transaction with this much in it is committed before its time: it must be written within its timeout, however slow
+/// the brokers are.
+const MOST_EMITTED: Emitted = Emitted { records: 50_000, bytes: 16 << 20 };
 /// How long a worker with nothing to do sleeps.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -50,11 +51,20 @@ impl Links {
     }
 }
 
+/// What was emitted since the last commit.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Emitted {
+    pub(super) records: usize,
+    pub(super) bytes: usize,
+}
+
 /// See the module.
 pub(in crate::workers) struct KafkaWorker {
     pub(super) tenants: Vec<Tenant>,
     pub(super) links: Links,
     pub(super) producers: BTreeMap<Delivery, Producer>,
+    /// Shards in whose outputs the present transactional producer has nothing left open from before.
+    pub(super) closed: BTreeSet<usize>,
     pub(super) transactional_id: String,
     pub(super) watchdog: Watchdog,
     /// For the mutant that does not go back.
@@ -66,7 +76,7 @@ pub(in crate::workers) struct KafkaWorker {
     /// Questions about a part of the log that is not folded yet.
     waiting: Vec<Ask>,
     pub(super) outcomes: Vec<Outcome>,
-    pub(super) emitted: usize,
+    pub(super) emitted: Emitted,
     pub(super) dirty_since: Option<Instant>,
 }
 
@@ -92,6 +102,7 @@ impl KafkaWorker {
             tenants,
             links,
             producers: BTreeMap::new(),
+            closed: BTreeSet::new(),
             watchdog: Watchdog::start()?,
             kept: BTreeMap::new(),
             emitter: Emitter::default(),
@@ -100,7 +111,7 @@ impl KafkaWorker {
             restored,
             waiting: Vec::new(),
             outcomes: Vec::new(),
-            emitted: 0,
+            emitted: Emitted::default(),
             dirty_since: None,
         })
     }
@@ -167,7 +178,8 @@ impl KafkaWorker {
 
     fn is_commit_due(&self) -> bool {
         let commit_every = self.links.options.commit_every;
-        self.emitted >= MOST_EMITTED || self.dirty_since.is_some_and(|since| since.elapsed() >= commit_every)
+        let is_full = self.emitted.records >= MOST_EMITTED.records || self.emitted.bytes >= MOST_EMITTED.bytes;
+        is_full || self.dirty_since.is_some_and(|since| since.elapsed() >= commit_every)
     }
 
     /// Stops work on a partition whose log cannot be trusted (K5).
@@ -211,6 +223,7 @@ impl KafkaWorker {
         for shard in shards {
             tracing::info!(shard = %self.tenants[*shard].id, ?how, "partition given up");
             self.tenants[*shard].state = State::Away;
+            self.tenants[*shard].forget_figures(&self.links.metrics);
             self.ingest.leave(*shard);
         }
         self.tell_restored();
@@ -265,21 +278,24 @@ impl KafkaWorker {
                 }
             },
             Message::Ask(ask) => self.answer(ask),
-            Message::Aggregate { shard, question, reply } => {
-                if let Some(owned) = self.tenants[shard].owned().filter(|owned| owned.is_caught_up) {
-                    let _ = reply.send(owned.shard.aggregate_part(&question));
-                }
-            }
             Message::Status { shard, reply } => {
+                let end = self.links.group.known_end(&self.tenants[shard].part);
                 if let Some(owned) = self.tenants[shard].owned() {
-                    let _ = reply.send(owned.status());
+                    let _ = reply.send(owned.status(end));
                 }
             }
-            Message::Checkpoint { reply } => {
+            Message::Checkpoint => {
                 self.tenants.iter_mut().filter_map(Tenant::owned).for_each(|owned| owned.wants_checkpoint = true);
                 self.report();
-                if let Some(reply) = reply {
-                    let _ = reply.send(());
+            }
+            Message::Save { shard, reply } => {
+                if let Some(owned) = self.tenants[shard].owned() {
+                    owned.wants_checkpoint = true;
+                    let _ = reply.send(owned.saved());
+                    // What is not committed waits for its commit, which takes the checkpoint too.
+                    if !owned.is_dirty() {
+                        self.tenants[shard].checkpoint(&self.links.jobs);
+                    }
                 }
             }
             Message::Stop { reply } => {
@@ -309,15 +325,14 @@ impl KafkaWorker {
             self.waiting.push(ask);
             return;
         }
-        let answers = ask.questions.iter().map(|question| shard.ask(question)).collect();
+        ask.inquiry.answer(shard);
         self.links.metrics.answer_seconds.observe(ask.asked.elapsed().as_secs_f64());
-        let _ = ask.reply.send(Answered { answers, as_of: shard.as_of() });
     }
 
     /// Looks again at the questions that waited; those whose asker gave up are dropped.
     fn answer_waiting(&mut self) {
         for ask in std::mem::take(&mut self.waiting) {
-            if !ask.reply.is_closed() {
+            if !ask.inquiry.is_abandoned() {
                 self.answer(ask);
             }
         }

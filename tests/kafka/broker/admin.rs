@@ -9,9 +9,10 @@ use rdkafka::admin::{
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-const CALL: Duration = Duration::from_secs(20);
+const CALL: Duration = Duration::from_secs(60);
 
 /// An administrator of one cluster. Calls block, and panic when the cluster refuses.
 pub struct Admin {
@@ -27,7 +28,7 @@ impl Admin {
         Self { brokers: brokers.to_owned(), client, runtime }
     }
 
-    fn run<T>(&self, what: &str, call: impl Future<Output = rdkafka::error::KafkaResult<T>>) -> T {
+    fn run<T>(&self, what: &str, call: impl Future<Output = KafkaResult<T>>) -> T {
         self.runtime.block_on(call).unwrap_or_else(|error| panic!("{what}: {error}"))
     }
 
@@ -89,31 +90,44 @@ impl Admin {
         (topic.error().is_none() && led > 0 && led == topic.partitions().len()).then_some(led)
     }
 
+    /// The number of partitions of a topic that is there, however long its broker takes to say so.
+    fn known_partitions(&self, name: &str) -> usize {
+        let begun = Instant::now();
+        loop {
+            match self.partitions(name) {
+                Some(partitions) => return partitions,
+                None => assert!(begun.elapsed() < CALL, "no topic {name}"),
+            }
+        }
+    }
+
     /// First and next offset of a partition, transactions still open included.
     pub fn watermarks(&self, name: &str, partition: i32) -> (i64, i64) {
-        self.client.inner().fetch_watermarks(name, partition, CALL).unwrap_or_else(|error| panic!("{name}: {error}"))
+        patiently(name, || self.client.inner().fetch_watermarks(name, partition, CALL))
     }
 
     /// Where committed records end: before the end while a transaction is open.
     pub fn stable_end(&self, name: &str, partition: i32) -> i64 {
         let mut config = config(&self.brokers);
         let reader: BaseConsumer = config.set("isolation.level", "read_committed").create().expect("a consumer");
-        reader.fetch_watermarks(name, partition, CALL).unwrap_or_else(|error| panic!("{name}: {error}")).1
+        patiently(name, || reader.fetch_watermarks(name, partition, CALL)).1
     }
 
     /// Records and control records in all partitions of a topic.
     pub fn length(&self, name: &str) -> i64 {
-        let partitions = self.partitions(name).unwrap_or_else(|| panic!("no topic {name}"));
+        let partitions = self.known_partitions(name);
         (0..partitions as i32).map(|partition| self.watermarks(name, partition)).map(|(first, next)| next - first).sum()
     }
 
     /// What a group has committed, by partition: nothing for a partition without.
     pub fn committed(&self, group: &str, name: &str) -> Vec<Option<i64>> {
-        let consumer: BaseConsumer = config(&self.brokers).set("group.id", group).create().expect("a consumer");
+        let mut config = config(&self.brokers);
+        config.set("group.id", group).set("isolation.level", "read_committed");
+        let consumer: BaseConsumer = config.create().expect("a consumer");
         let mut list = TopicPartitionList::new();
-        let partitions = self.partitions(name).unwrap_or_else(|| panic!("no topic {name}"));
+        let partitions = self.known_partitions(name);
         list.add_partition_range(name, 0, partitions as i32 - 1);
-        let committed = consumer.committed_offsets(list, CALL).unwrap_or_else(|error| panic!("{group}: {error}"));
+        let committed = patiently(group, || consumer.committed_offsets(list.clone(), CALL));
         committed.elements().iter().map(|element| element.offset().to_raw().filter(|raw| *raw >= 0)).collect()
     }
 
@@ -126,11 +140,24 @@ impl Admin {
     }
 }
 
+/// A question, again and again: a broker that has just started refuses for a while what it has not loaded yet.
+fn patiently<T>(what: &str, ask: impl Fn() -> KafkaResult<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(error) => assert!(begun.elapsed() < CALL, "{what}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn config(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", brokers)
         .set("log_level", "0")
+        .set("isolation.level", "read_uncommitted")
         .set("reconnect.backoff.ms", "20")
         .set("reconnect.backoff.max.ms", "200")
         .set("topic.metadata.refresh.sparse", "true");

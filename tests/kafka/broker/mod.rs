@@ -20,7 +20,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(300);
 /// A cluster of another test has to end first.
 const TURN_WITHIN: Duration = Duration::from_secs(1_800);
 /// 16 bytes in the URL-safe Base64 of Kafka's identifiers.

@@ -46,11 +46,13 @@ impl Place {
 }
 
 impl Node {
-    /// Writes the configuration of a node with fresh, formatted storage; does not start it.
+    /// Writes the configuration of a node with fresh, formatted storage; does not start it. What stands in braces is
+    /// filled in also in the `extra` properties.
     pub fn prepare(place: Place, voters: &str, nodes: usize, cluster: &str, extra: &[(&str, &str)]) -> Self {
         let _ = fs::remove_dir_all(&place.folder);
         fs::create_dir_all(&place.folder).expect("a folder for the broker");
         let mut properties = TEMPLATE.to_owned();
+        extra.iter().for_each(|(name, value)| properties.push_str(&format!("{name}={value}\n")));
         for (name, value) in [
             ("node", place.number.to_string()),
             ("port", place.port.to_string()),
@@ -64,7 +66,6 @@ impl Node {
         ] {
             properties = properties.replace(&format!("{{{name}}}"), &value);
         }
-        extra.iter().for_each(|(name, value)| properties.push_str(&format!("{name}={value}\n")));
         fs::write(place.properties(), properties).expect("the broker's configuration");
         let node = Self { place, process: None };
         node.format(nodes, cluster);

@@ -4,8 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Where brokers, their jars and the checker's client live: below the target directory of this build.
+/// Where brokers, their jars and the checker's client live: below the target directory of this build, or where
+/// `EBB_KAFKA_ROOT` says, so that a long run does not wait for the tests of the next build, nor they for it.
 pub fn root() -> PathBuf {
+    if let Some(root) = std::env::var_os("EBB_KAFKA_ROOT") {
+        return root.into();
+    }
     // The directory that cargo gives integration tests is <target>/tmp.
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory").join("kafka")
 }
@@ -48,7 +52,8 @@ fn runs(tool: &str) -> bool {
 pub fn java() -> Command {
     let mut java = Command::new("java");
     let logging = source().join("scripts/kafka/log4j2.properties");
-    java.args(["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC"])
+    // A broker that is restarted every few seconds gains nothing from the second compiler.
+    java.args(["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
         .arg(format!("-Dlog4j2.configurationFile={}", logging.display()))
         .arg("-cp")
         .arg(root().join("libs").join("*"));

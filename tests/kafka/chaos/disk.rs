@@ -1,12 +1,16 @@
 //! F10: the disk under an instance fills up, and is freed.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Play, PlaySpec, Size};
 use crate::{only_from_ci_on, skip_without_own_kafka};
+
+const PIECE_BYTES: usize = 4096;
 
 /// A small disk of its own, unmounted when dropped.
 struct SmallDisk(PathBuf);
@@ -18,9 +22,11 @@ impl SmallDisk {
         mounted.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
     }
 
+    /// Takes all that is left, while the instance writes too.
     fn fill(&self) {
-        let stat = rustix::fs::statvfs(&self.0).expect("the free space");
-        fs::write(self.0.join("filler"), vec![1; (stat.f_bavail * stat.f_frsize) as usize]).expect("a filler");
+        let mut filler = File::create(self.0.join("filler")).expect("a filler");
+        let full = iter::repeat_with(|| filler.write_all(&[1; PIECE_BYTES])).find_map(Result::err);
+        assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::StorageFull));
     }
 
     fn free(&self) {
@@ -43,7 +49,7 @@ fn stored(play: &mut Play) -> u64 {
 fn a_full_disk_stops_checkpoints_and_nothing_else() {
     skip_without_own_kafka!();
     only_from_ci_on!();
-    let records = Size::from_environment().pick(20_000, 80_000, 500_000);
+    let records = Size::from_environment().pick(20_000, 60_000, 200_000);
     let mut play = Play::begin(&PlaySpec { per_second: Some(2_000), ..PlaySpec::new("disk", records) });
     let place = play.instances[0].data.clone();
     let Some(disk) = SmallDisk::mount(&place) else {
@@ -57,6 +63,8 @@ fn a_full_disk_stops_checkpoints_and_nothing_else() {
     let before = play.committed();
     play.wait_committed(before + 10_000, Duration::from_secs(60));
     assert!(play.instances[0].is_running(), "a full disk ended it");
+    let failures = play.instances[0].metric("ebb_checkpoint_failures_total");
+    assert!(failures > Some(0.0), "a full disk is not told: {failures:?}");
     play.kill(0);
     let while_full = stored(&mut play);
     play.start_all();

@@ -16,7 +16,7 @@ fn a_zombie_that_wakes_up_emits_nothing() {
     skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
-    let (freezes, records) = size.pick((1, 30_000), (4, 200_000), (200, 8_000_000));
+    let (freezes, records) = size.pick((1, 30_000), (3, 100_000), (12, 300_000));
     let spec = PlaySpec { instances: 2, per_second: Some(4_000), kafka: DYNAMIC, ..PlaySpec::new("zombies", records) };
     let mut play = Play::begin(&spec);
     play.start_all();
@@ -34,6 +34,7 @@ fn a_zombie_that_wakes_up_emits_nothing() {
         // A zombie may give up its life; whoever runs it starts it again.
         play.start_all();
     }
+    assert!(play.times_gone_back() > 0, "no zombie was in the middle of anything");
     play.end(Duration::from_secs(120 + records / 1_000));
 }
 
@@ -42,7 +43,7 @@ fn a_pause_beyond_the_transactions_timeout_goes_back_to_what_is_committed() {
     skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
-    let (freezes, records) = size.pick((1, 30_000), (2, 150_000), (20, 1_000_000));
+    let (freezes, records) = size.pick((1, 30_000), (1, 60_000), (2, 150_000));
     let kafka = "  properties: {session.timeout.ms: 45000, heartbeat.interval.ms: 500, reconnect.backoff.max.ms: 500}";
     let spec = PlaySpec { per_second: Some(2_500), kafka, ..PlaySpec::new("pauses", records) };
     let mut play = Play::begin(&spec);
@@ -57,5 +58,6 @@ fn a_pause_beyond_the_transactions_timeout_goes_back_to_what_is_committed() {
         play.wait_committed(before + 1, Duration::from_secs(60));
         play.start_all();
     }
+    assert!(play.times_gone_back() > 0, "no transaction was open when it was frozen");
     play.end(Duration::from_secs(120 + records / 1_000));
 }

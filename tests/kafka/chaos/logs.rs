@@ -1,9 +1,10 @@
-//! F18: a log that lost records nobody has processed is refused, aloud, and the other partitions go on.
+//! F18: a log that lost records nobody has processed is refused, aloud, and the other partitions go on. Topics made anew
+//! and topics with more partitions are refused in `service`.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Play, PlaySpec};
+use super::{Play, PlaySpec, Tally};
 use crate::feed::{Feed, FeedSpec};
 use crate::stage::{GROUP, INPUT};
 use crate::{only_from_ci_on, skip_without_own_kafka};
@@ -35,6 +36,8 @@ pub fn play_retention(variables: Vec<(&'static str, String)>) {
     assert!(!play.instances[0].probe("/readyz"), "ready with a refused partition");
     assert!(play.instances[0].probe("/livez"), "alive, but says it is not");
     assert_eq!(admin.committed(GROUP, INPUT)[0], before[0], "the partition with the hole was processed");
+    play.note("partitions refused");
+    Tally::of("retention").with("records", 9_000).done(&play).tell();
 }
 
 #[test]
@@ -42,4 +45,29 @@ fn a_log_that_lost_records_is_refused() {
     skip_without_own_kafka!();
     only_from_ci_on!();
     play_retention(Vec::new());
+}
+
+/// A topic of the same name, longer than the one before it ever was, takes its place while an instance is in the middle of
+/// reading, and stands still for a moment.
+#[test]
+fn a_log_that_is_made_anew_under_a_running_instance_is_refused() {
+    skip_without_own_kafka!();
+    only_from_ci_on!();
+    let kafka = "  properties: {session.timeout.ms: 45000}";
+    let mut play = Play::begin(&PlaySpec { kafka, ..PlaySpec::new("made-anew", 6_000) });
+    play.start(0);
+    play.wait_committed(6_000, Duration::from_secs(60));
+    play.instances[0].freeze();
+    let (admin, partitions) = (play.stage.cluster.admin(), play.stage.partitions);
+    admin.delete_topic(INPUT);
+    admin.create_topic(INPUT, partitions, &[("retention.ms", "-1")]);
+    Feed::start(&play.stage, FeedSpec { seed: 9, ..FeedSpec::new(20_000) }).finish();
+    play.instances[0].thaw();
+    play.wait_until("every partition refused", Duration::from_secs(60), |play| {
+        play.instances[0].log_text().matches("partition refused").count() == partitions
+    });
+    assert!(!play.instances[0].probe("/readyz"), "ready with refused partitions");
+    assert_eq!(admin.committed(GROUP, INPUT), vec![None; partitions], "something of the new log was processed");
+    *play.done.entry("partitions refused").or_default() += partitions as u64;
+    Tally::of("made-anew").with("records", 26_000).done(&play).tell();
 }

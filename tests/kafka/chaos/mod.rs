@@ -6,6 +6,7 @@
 mod cuts;
 mod disk;
 mod freezes;
+mod hanging;
 mod kills;
 mod logs;
 mod mutants;
@@ -13,8 +14,10 @@ mod play;
 mod points;
 mod snapshots;
 mod storm;
+mod tally;
 
 pub use play::{DYNAMIC, Play, PlaySpec};
+pub use tally::Tally;
 
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,7 +26,7 @@ fn play(mutant: &str) {
     for round in 0..ROUNDS {
         play.start_all();
         let before = play.committed();
-        play.wait_committed(before + 300, Duration::from_secs(20));
+        play.wait_committed(before + 300, Duration::from_secs(60));
         if round % 2 == 1 {
             for _ in 0..3 {
                 fence_out(&play);
@@ -36,7 +36,7 @@ fn play(mutant: &str) {
         play.pause(200, 900);
         play.kill(0);
     }
-    play.end(Duration::from_secs(30));
+    play.end(Duration::from_secs(60));
 }
 
 /// Takes the names of the service's producers: whatever they have open fails.

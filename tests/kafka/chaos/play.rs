@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ebb::random::Random;
 use ebb::shard::Plan;
 
+use super::Tally;
 use crate::audit::Audit;
 use crate::check::{Findings, check};
 use crate::feed::{Feed, FeedSpec};
@@ -53,6 +54,8 @@ impl PlaySpec {
 
 /// See the module.
 pub struct Play {
+    // First: it ends before the broker does.
+    feed: Option<Feed>,
     pub stage: Stage,
     pub instances: Vec<Instance>,
     pub random: Random,
@@ -61,13 +64,14 @@ pub struct Play {
     /// What was done, by name.
     pub done: BTreeMap<&'static str, u64>,
     variables: Vec<(&'static str, String)>,
-    feed: Option<Feed>,
     records: u64,
-    begun: Instant,
+    name: &'static str,
+    pub begun: Instant,
 }
 
 impl Play {
     pub fn begin(spec: &PlaySpec) -> Self {
+        let begun = Instant::now();
         let stage = Stage::new(&spec.stage);
         let plan = stage.plan();
         let instance = |number: usize| Instance::new(&stage, &format!("ebb-{number}"), spec.kafka);
@@ -89,7 +93,8 @@ impl Play {
             variables: spec.variables.clone(),
             feed,
             records: spec.records,
-            begun: Instant::now(),
+            name: spec.stage.name,
+            begun,
             stage,
         }
     }
@@ -141,6 +146,22 @@ impl Play {
         self.stage.cluster.nodes()[0].start();
         self.stage.cluster.settle();
         self.note("broker restarts");
+    }
+
+    /// How often an instance gave up what it had not committed.
+    pub fn times_gone_back(&self) -> u64 {
+        let times = |one: &Instance| one.log_text().matches("going back to what is committed").count() as u64;
+        self.instances.iter().map(times).sum()
+    }
+
+    /// Waits for something to become true of the play.
+    #[track_caller]
+    pub fn wait_until(&mut self, what: &str, most: Duration, is_so: impl Fn(&Play) -> bool) {
+        let begun = Instant::now();
+        while !is_so(self) {
+            assert!(begun.elapsed() < most, "not after {most:?}: {what}\n{}", self.instances[0].log_tail());
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// A moment between two bounds.
@@ -202,23 +223,23 @@ impl Play {
         }
     }
 
-    /// Settles, and looks at everything. Panics with what is wrong; prints what was done.
+    /// Settles, and looks at everything. Prints what was done and found; panics with what is wrong.
     #[track_caller]
     pub fn end(mut self, most: Duration) {
         self.settle(most);
         let found = self.look();
-        found.assert_clean(self.records);
         let names: Vec<String> = self.instances.iter().map(|instance| instance.name.clone()).collect();
         names.iter().for_each(|name| self.audit.take(&self.stage, &self.plan, name));
-        let compared = self.audit.verify(&self.stage, &self.plan);
-        println!(
-            "done: {:?}; {} records, {compared} states equal to an uninterrupted fold (from {} stores), {:.0} s",
-            self.done,
-            self.records,
-            self.audit.stores,
-            self.begun.elapsed().as_secs_f64()
-        );
-        assert!(compared > 0, "no state was compared");
+        let differing = self.audit.differing(&self.stage, &self.plan);
+        Tally::of(self.name)
+            .found(&found, self.stage.delivery)
+            .with("states", self.audit.states() as u64)
+            .with("states differing", differing.len() as u64)
+            .done(&self)
+            .tell();
+        found.assert_clean(self.records);
+        assert!(differing.is_empty(), "states differ from an uninterrupted fold:\n{}", differing.join("\n"));
+        assert!(self.audit.states() > 0, "no state was compared");
     }
 
     pub fn look(&self) -> Findings {

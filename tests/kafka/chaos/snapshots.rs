@@ -50,7 +50,7 @@ fn a_lost_disk_is_made_good_by_snapshots_or_by_the_log() {
     skip_without_own_kafka!();
     only_from_ci_on!();
     let size = Size::from_environment();
-    let (losses, records) = size.pick((2, 30_000), (6, 150_000), (60, 2_000_000));
+    let (losses, records) = size.pick((2, 30_000), (4, 80_000), (15, 200_000));
     let mut play = Play::begin(&PlaySpec {
         instances: 2,
         per_second: Some(3_000),

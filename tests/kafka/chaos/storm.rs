@@ -7,7 +7,7 @@ use crate::{only_from_ci_on, skip_without_own_kafka};
 
 fn storm(name: &'static str, kafka: &'static str) {
     let size = Size::from_environment();
-    let (changes, records) = size.pick((4, 20_000), (24, 200_000), (300, 4_000_000));
+    let (changes, records) = size.pick((4, 20_000), (14, 80_000), (50, 300_000));
     let spec = PlaySpec { instances: 4, per_second: Some(3_000), kafka, ..PlaySpec::new(name, records) };
     let mut play = Play::begin(&spec);
     play.start(0);

@@ -60,3 +60,33 @@ pub fn length_of(bytes: [u8; 4]) -> io::Result<usize> {
         length => Err(io::Error::other(format!("a frame of {length} bytes"))),
     }
 }
+
+/// What a coordinator answers that has added every partition of an `ADD_PARTITIONS_TO_TXN` (version 0) to its transaction.
+pub fn agreement(frame: &[u8]) -> Option<Vec<u8>> {
+    let head = Head::parse(frame).filter(|head| (head.api, head.version) == (Api::ADD_PARTITIONS_TO_TXN, 0))?;
+    let mut rest = frame.get(14 + head.client.len()..)?;
+    let mut take = |bytes: usize| {
+        let (taken, behind) = rest.split_at_checked(bytes)?;
+        rest = behind;
+        Some(taken)
+    };
+    let short = |bytes: &[u8]| Some(usize::from(u16::from_be_bytes(bytes.try_into().ok()?)));
+    let number = |bytes: &[u8]| Some(u32::from_be_bytes(bytes.try_into().ok()?));
+    let name_bytes = short(take(2)?)?;
+    // The transaction's name, the producer's number and its epoch.
+    take(name_bytes + 8 + 2)?;
+    let topics = take(4)?;
+    let mut body = [&head.correlation.to_be_bytes()[..], &[0; 4], topics].concat();
+    for _ in 0..number(topics)? {
+        let length = take(2)?;
+        body.extend_from_slice(length);
+        body.extend_from_slice(take(short(length)?)?);
+        let partitions = take(4)?;
+        body.extend_from_slice(partitions);
+        for _ in 0..number(partitions)? {
+            body.extend_from_slice(take(4)?);
+            body.extend_from_slice(&[0; 2]);
+        }
+    }
+    Some([&(body.len() as u32).to_be_bytes()[..], &body].concat())
+}

@@ -3,8 +3,8 @@
 //!
 //! What it can do, to all connections or to one client's: cut, reset, stall one way (half-open), delay, throttle, be
 //! down; and to requests of one kind, by the API key in their header: lose them, lose their reply, hold them back and
-//! deliver them later, send them twice. It changes no byte. What was done is counted, so that a test can tell that its
-//! fault has happened.
+//! deliver them later, send them twice, damage their reply. No other byte is changed. What was done is counted, so that a
+//! test can tell that its fault has happened.
 #![allow(dead_code, reason = "each scenario uses its own part")]
 
 mod frame;
@@ -57,8 +57,12 @@ pub enum Act {
     Hold,
     /// Sent twice in a row; both replies are delivered.
     Repeat,
+    /// The broker never sees it; the client is told that all was done. Only for adding partitions to a transaction.
+    Pretend,
     /// Sent after this long.
     Delay(Duration),
+    /// One bit of its reply is flipped; a reply with hardly anything in it is spared, and the next one suffers.
+    Damage,
 }
 
 /// Which requests something happens to.
@@ -117,6 +121,8 @@ pub struct Counts {
     pub requests: BTreeMap<i16, u64>,
     /// Rules that were applied.
     pub acts: u64,
+    /// Replies with a flipped bit.
+    pub damaged: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

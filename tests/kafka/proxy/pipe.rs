@@ -1,6 +1,6 @@
 //! One connection through the proxy: whole frames, each way on its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,19 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::frame::{self, Head};
-use super::{Act, Fate, Shared, Way, Weather, lock};
+use super::{Act, Fate, Rule, Shared, Way, Weather, lock};
 
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Requests whose reply must not arrive.
-type Doomed = Mutex<BTreeSet<i32>>;
+/// A reply this small may hold no records.
+const LEAST_DAMAGED_BYTES: usize = 1 << 10;
+
+/// Requests whose reply must not arrive, or not as it was sent.
+#[derive(Debug, Default)]
+struct Doomed {
+    lost: Mutex<BTreeSet<i32>>,
+    damaged: Mutex<BTreeMap<i32, Head>>,
+}
 
 /// Carries frames until either side closes or fate strikes.
 pub async fn run(
@@ -56,9 +63,17 @@ async fn requests(
             Some(Act::Lose) => copies = 0,
             Some(Act::Cut) => return Ok(()),
             Some(Act::Repeat) => copies = 2,
+            Some(Act::Pretend) => {
+                let reply = frame::agreement(&request).ok_or_else(|| io::Error::other("nothing to agree to"))?;
+                write_all(client, &reply, shared).await?;
+                copies = 0;
+            }
             Some(Act::Delay(delay)) => tokio::time::sleep(delay).await,
             Some(Act::LoseReply) => {
-                lock(doomed).insert(head.correlation);
+                lock(&doomed.lost).insert(head.correlation);
+            }
+            Some(Act::Damage) => {
+                lock(&doomed.damaged).insert(head.correlation, head);
             }
             Some(Act::Hold) => {
                 lock(&shared.held).push(request.clone());
@@ -74,13 +89,26 @@ async fn requests(
 async fn replies(broker: &TcpStream, client: &TcpStream, shared: &Shared, doomed: &Doomed) -> io::Result<()> {
     let mut source = Source::new(broker, Way::ToClient, shared);
     loop {
-        let reply = source.frame().await?;
+        let mut reply = source.frame().await?;
         let correlation = frame::correlation_of(&reply).map(|(reply, _)| reply);
-        if correlation.is_some_and(|correlation| lock(doomed).contains(&correlation)) {
+        if correlation.is_some_and(|correlation| lock(&doomed.lost).contains(&correlation)) {
             return Ok(());
+        }
+        if let Some(head) = correlation.and_then(|correlation| lock(&doomed.damaged).remove(&correlation)) {
+            damage(&mut reply, &head, shared);
         }
         write_all(client, &reply, shared).await?;
     }
+}
+
+fn damage(reply: &mut [u8], head: &Head, shared: &Shared) {
+    if reply.len() < LEAST_DAMAGED_BYTES {
+        return lock(&shared.rules).push(Rule { client: head.client.clone(), ..Rule::next(head.api, Act::Damage) });
+    }
+    // Far behind the heads of the reply and of its parts: in a record, that is.
+    let at = reply.len() * 3 / 4;
+    reply[at] ^= 1;
+    lock(&shared.counts).damaged += 1;
 }
 
 /// Whole frames from one side, under the weather of their way.

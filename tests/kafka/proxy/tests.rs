@@ -32,7 +32,7 @@ fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// Answers each request with its correlation id; serves until the test process ends.
+/// Answers each request with its correlation id and what follows its client's name; serves until the test process ends.
 fn echoing_broker() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
@@ -40,7 +40,8 @@ fn echoing_broker() -> u16 {
         for mut stream in listener.incoming().flatten() {
             thread::spawn(move || {
                 while let Ok(body) = read_frame(&mut stream) {
-                    if stream.write_all(&framed(&body[4..8])).is_err() {
+                    let name_bytes = usize::from(u16::from_be_bytes([body[8], body[9]]));
+                    if stream.write_all(&framed(&[&body[4..8], &body[10 + name_bytes..]].concat())).is_err() {
                         break;
                     }
                 }
@@ -130,6 +131,21 @@ fn lost_requests_lost_replies_and_repeats_are_told_apart() {
     let mut stream = connect(&proxy);
     assert_eq!(ask(&mut stream, Api::PRODUCE, 4).unwrap(), 4);
     assert_eq!(read_frame(&mut stream).unwrap(), 4i32.to_be_bytes(), "the second reply");
+}
+
+#[test]
+fn one_bit_of_one_large_reply_is_flipped() {
+    let proxy = proxy();
+    proxy.add_rule(Rule::next(Api::FETCH, Act::Damage));
+    let mut stream = connect(&proxy);
+    assert_eq!((ask(&mut stream, Api::FETCH, 1).unwrap(), proxy.counts().damaged), (1, 0));
+    let large = [&request(Api::FETCH, 2, "tester")[4..], &[0; 4_000]].concat();
+    let mut flipped = || {
+        stream.write_all(&framed(&large)).unwrap();
+        read_frame(&mut stream).unwrap()[4..].iter().map(|byte| byte.count_ones()).sum::<u32>()
+    };
+    assert_eq!((flipped(), flipped()), (1, 0));
+    assert_eq!((proxy.counts().damaged, proxy.clear_rules()), (1, 0));
 }
 
 #[test]

@@ -1,0 +1,34 @@
+//! Ways in for the fuzz targets (`fuzz/`): bytes that only these workers read.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use super::{snapshots, tenant};
+use crate::codec::CodecError;
+use crate::hash::KeyPrint;
+use crate::shard::{NextOffset, Plan, Shard};
+use crate::store::{Identity, ShardId};
+
+fn about() -> (ShardId, Identity) {
+    let identity =
+        Identity { config_hash: [7; 32], key_print: KeyPrint([1; 8]), log: "kafka:clicks".into(), schema: 2 };
+    (ShardId { stream: "clicks".into(), partition: 3 }, identity)
+}
+
+pub fn manifest_seeds() -> Vec<Vec<u8>> {
+    let (shard, identity) = about();
+    vec![snapshots::encode(&shard, &identity, NextOffset(40), b"state")]
+}
+
+pub fn manifest(bytes: &[u8]) {
+    let (shard, identity) = about();
+    black_box(snapshots::decode(&shard, &identity, bytes).is_ok());
+}
+
+pub fn checkpoint_seed(snapshot: &[u8]) -> Vec<u8> {
+    tenant::sealed(None, snapshot)
+}
+
+pub fn checkpoint(plan: Arc<Plan>, bytes: &[u8]) -> Result<Shard, CodecError> {
+    tenant::decode(plan, 0, bytes).map(|(shard, _)| shard)
+}

@@ -1,0 +1,94 @@
+//! The figures of a shard as metrics, for as long as it is here.
+
+use crate::metrics::{Metrics, ShardMetrics};
+use crate::shard::{AggregateStatus, Basis, Plan, Refusal, Status};
+use crate::store::ShardId;
+
+/// What is known of a shard.
+pub(super) struct Report<'a> {
+    pub(super) id: &'a ShardId,
+    pub(super) status: &'a Status,
+    /// Records that are not folded yet; unknown while the end of the log is.
+    pub(super) lag: Option<u64>,
+    /// Of the newest record.
+    pub(super) timestamp_ms: Option<i64>,
+}
+
+pub(super) fn report(report: &Report<'_>, metrics: &Metrics) {
+    let Report { id, status, lag, timestamp_ms } = report;
+    let (shards, partition) = (&metrics.shards, id.partition.to_string());
+    let labels = [id.stream.as_str(), partition.as_str()];
+    shards.fill.with_label_values(&labels).set(status.fill);
+    shards.false_duplicates.with_label_values(&labels).set(status.false_duplicate_rate);
+    shards.trusted.with_label_values(&labels).set(i64::from(status.basis != Basis::Miscalibrated));
+    shards.previous_key_needed.with_label_values(&labels).set(i64::from(status.needs_previous_key));
+    shards.isolated_keys.with_label_values(&labels).set(status.isolated_keys as i64);
+    shards.exhausted_counts.with_label_values(&labels).set(status.exhausted_counts as i64);
+    shards.state_bytes.with_label_values(&labels).set(status.memory_bytes as i64);
+    if let Some(error) = status.calibration_error {
+        shards.calibration_error.with_label_values(&labels).set(error);
+    }
+    if let Some(lag) = lag {
+        shards.lag.with_label_values(&labels).set(*lag as i64);
+    }
+    if let Some(time_ms) = status.as_of.time_ms {
+        shards.event_time.with_label_values(&labels).set(time_ms as f64 / 1e3);
+        if let Some(timestamp_ms) = timestamp_ms {
+            shards.clock_skew.with_label_values(&labels).set((time_ms as f64 - *timestamp_ms as f64) / 1e3);
+        }
+    }
+    status.aggregates.iter().for_each(|aggregate| report_aggregate(labels, aggregate, shards));
+}
+
+fn report_aggregate([stream, partition]: [&str; 2], status: &AggregateStatus, shards: &ShardMetrics) {
+    let labels = [stream, partition, status.name.as_str()];
+    shards.aggregate_events.with_label_values(&labels).set(status.events as i64);
+    shards.aggregate_bytes.with_label_values(&labels).set(status.memory_bytes as i64);
+    for refusal in Refusal::ALL {
+        let labels = [stream, partition, status.name.as_str(), refusal.name()];
+        shards.aggregate_refused.with_label_values(&labels).set(status.refused[refusal as usize] as i64);
+    }
+    if let Some(keys) = status.keys {
+        shards.aggregate_keys.with_label_values(&labels).set(keys.keys as i64);
+        shards.aggregate_waiting.with_label_values(&labels).set(keys.waiting as i64);
+        shards.aggregate_evicted.with_label_values(&labels).set(keys.evictions as i64);
+        shards.aggregate_other.with_label_values(&labels).set(keys.other_events as i64);
+    }
+}
+
+/// A shard that is no longer here has no figures: stale ones would look like a shard that stands still.
+pub(super) fn forget(id: &ShardId, plan: &Plan, metrics: &Metrics) {
+    let (shards, partition) = (&metrics.shards, id.partition.to_string());
+    let labels = [id.stream.as_str(), partition.as_str()];
+    let whole = [
+        &shards.lag,
+        &shards.trusted,
+        &shards.isolated_keys,
+        &shards.previous_key_needed,
+        &shards.exhausted_counts,
+        &shards.state_bytes,
+    ];
+    let real = [&shards.event_time, &shards.clock_skew, &shards.fill, &shards.false_duplicates];
+    // An error means that the figure was never told.
+    whole.into_iter().chain([&metrics.checkpoint_bytes]).for_each(|gauges| drop(gauges.remove_label_values(&labels)));
+    let real = real.into_iter().chain([&shards.calibration_error, &metrics.checkpoint_time]);
+    real.for_each(|gauges| drop(gauges.remove_label_values(&labels)));
+    for name in plan.aggregates.iter().map(|aggregate| aggregate.name()) {
+        forget_aggregate([labels[0], labels[1], name], shards);
+    }
+}
+
+fn forget_aggregate(labels: [&str; 3], shards: &ShardMetrics) {
+    let gauges = [
+        &shards.aggregate_events,
+        &shards.aggregate_keys,
+        &shards.aggregate_waiting,
+        &shards.aggregate_evicted,
+        &shards.aggregate_other,
+        &shards.aggregate_bytes,
+    ];
+    gauges.into_iter().for_each(|gauges| drop(gauges.remove_label_values(&labels)));
+    for refusal in Refusal::ALL {
+        drop(shards.aggregate_refused.remove_label_values(&[labels[0], labels[1], labels[2], refusal.name()]));
+    }
+}

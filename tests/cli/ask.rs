@@ -1,0 +1,103 @@
+//! `ebb ask` against a running service.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{ebb, json, text};
+
+const CONFIG: &str = "streams:\n  clicks:\n    event: {item: [ip, ad], key: campaign, value: cost}\n    dedup: {window: 1h, memory: 1MiB}\n    frequency: {memory: 64KiB}\n    aggregates: {spend: {of: value, epsilon: 0.1, keys: 10}}\n";
+
+/// A service on a port of its own, until it is dropped.
+struct Running {
+    process: Child,
+    url: String,
+    _directory: tempfile::TempDir,
+}
+
+impl Running {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ebb.yaml");
+        std::fs::write(&file, CONFIG).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Command::new(env!("CARGO_BIN_EXE_ebb"))
+            .args(["serve", file.to_str().unwrap()])
+            .env("EBB_HTTP__LISTEN", format!("127.0.0.1:{port}"))
+            .env("EBB_DATA_DIR", directory.path().join("data"))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let running = Self { process, url: format!("http://127.0.0.1:{port}"), _directory: directory };
+        let begun = Instant::now();
+        while !running.ask(&["ready"]).status.success() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the service is not ready");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        running
+    }
+
+    fn ask(&self, arguments: &[&str]) -> std::process::Output {
+        ebb(&[&["ask", "--url", &self.url][..], arguments].concat())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is gone.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_person_asks_and_is_answered() {
+    let service = Running::start();
+    let event = r#"{"ip":"10.1.2.3","ad":7,"campaign":"c1","cost":2.5}"#;
+    let verdict = |arguments: &[&str]| json(&service.ask(arguments))["verdict"].as_str().map(str::to_string);
+    assert_eq!(verdict(&["decide", "clicks", event, "--json"]).as_deref(), Some("unique"));
+    assert_eq!(verdict(&["decide", "clicks", event, "--record", "--json"]).as_deref(), Some("unique"));
+    assert_eq!(verdict(&["decide", "clicks", event, "--window", "10m", "--json"]).as_deref(), Some("duplicate"));
+    let shown = service.ask(&["decide", "clicks", event]);
+    assert!(text(&shown.stdout).contains("duplicate"), "{}", text(&shown.stdout));
+    let sum =
+        json(&service.ask(&["aggregate", "clicks", "spend", "sum", "--decay", "window:1h", "--key", "c1", "--json"]));
+    assert_eq!(sum["value"], 2.5, "{sum}");
+    let status = service.ask(&["status", "clicks"]);
+    assert!(status.status.success() && text(&status.stdout).contains("shards"), "{}", text(&status.stdout));
+}
+
+#[test]
+fn lines_of_standard_input_are_one_batch() {
+    let service = Running::start();
+    let mut asking = Command::new(env!("CARGO_BIN_EXE_ebb"))
+        .args(["ask", "--url", &service.url, "decide", "clicks", "--record", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = [1, 2, 1].map(|ad| format!("{{\"ip\":\"a\",\"ad\":{ad},\"campaign\":\"c\",\"cost\":1}}\n")).concat();
+    asking.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let answer = json(&asking.wait_with_output().unwrap()).to_string();
+    assert_eq!(answer.matches(r#""verdict":"unique""#).count(), 2, "{answer}");
+    assert_eq!(answer.matches(r#""verdict":"duplicate""#).count(), 1, "{answer}");
+}
+
+#[test]
+fn a_problem_is_told_in_the_services_words_and_ends_with_status_1() {
+    let service = Running::start();
+    let output = service.ask(&["decide", "nothing", "{}"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("There is no such stream (404): the streams are: clicks"),
+        "{}",
+        text(&output.stderr)
+    );
+    let broken = service.ask(&["decide", "clicks", "{no json"]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(text(&broken.stderr).contains("event 1 is not JSON"), "{}", text(&broken.stderr));
+    let nobody = ebb(&["ask", "--url", "http://127.0.0.1:1", "ready"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("asking http://127.0.0.1:1"), "{}", text(&nobody.stderr));
+}

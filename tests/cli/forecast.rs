@@ -1,0 +1,88 @@
+//! What `ebb plan` forecasts is what the planned filter does, simulated: false duplicates within 15%, the penalty of the
+//! standard answer within 15%, and that of the posterior between half of the forecast and 1.2 of it.
+
+use ebb::filter::decision::Penalties;
+use ebb::filter::forecast::{Expected, Forecast, Traffic};
+use ebb::filter::inference::{InferentialFilter, PriorSpec, Question, Seen};
+use ebb::filter::posterior::Share;
+use ebb::filter::sizing::{Budget, Demand, plan};
+use ebb::filter::timing::TimingSpec;
+use ebb::hash::Fingerprint;
+use ebb::random::{Random, mix};
+
+fn item(number: u64) -> Fingerprint {
+    Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
+}
+
+/// The exact memory that the filter stands for.
+struct Oracle {
+    last: Vec<Option<u64>>,
+    window: u64,
+}
+
+impl Oracle {
+    fn is_inside(&self, number: u64, now: u64) -> bool {
+        self.last[number as usize].is_some_and(|last| now - last <= self.window)
+    }
+}
+
+/// Answers of the filter to a uniform stream over eight windows, the first two unjudged, against what it was told.
+fn simulate(spec: TimingSpec, traffic: &Traffic, seen: Seen, penalties: Option<Penalties>) -> Expected {
+    let (window, items) = (traffic.arrivals() as u64, (1.0 / traffic.item_share()).round() as u64);
+    let share = Share::new(traffic.item_share()).unwrap();
+    let mut filter = InferentialFilter::new(spec, seen, PriorSpec::Constant(share)).unwrap();
+    let mut oracle = Oracle { last: vec![None; items as usize], window };
+    let (mut random, mut met) = (Random::new(7), Expected::default());
+    for now in 0..8 * window {
+        let number = random.below(items);
+        let question = Question { penalties, ..Question::new(item(number), 0, window) };
+        let answer = filter.observe(&question).expect("arrivals are never late");
+        let inside = oracle.is_inside(number, now);
+        if now >= 2 * window {
+            met.false_duplicates += f64::from(u8::from(answer.duplicate && !inside));
+            met.missed_duplicates += f64::from(u8::from(!answer.duplicate && inside));
+        }
+        if seen == Seen::Last || !answer.duplicate {
+            oracle.last[number as usize] = Some(now);
+        }
+    }
+    met.false_duplicates /= (6 * window) as f64;
+    met.missed_duplicates /= (6 * window) as f64;
+    met
+}
+
+fn cost(met: &Expected, penalties: &Penalties) -> f64 {
+    penalties.false_duplicate() * met.false_duplicates + penalties.missed_duplicate() * met.missed_duplicates
+}
+
+#[test]
+fn a_simulated_filter_does_what_its_plan_forecasts() {
+    let window = 40_000u64;
+    for (bytes_per_event, distinct, seen) in [
+        (1, 0.9, Seen::First),
+        (1, 0.9, Seen::Last),
+        (2, 0.6, Seen::First),
+        (2, 0.6, Seen::Last),
+        (4, 0.3, Seen::Last),
+        (4, 0.95, Seen::First),
+    ] {
+        let demand = Demand::count(window).unwrap();
+        let spec = plan(&demand, Budget::Memory(window * bytes_per_event)).unwrap().spec;
+        let traffic = Traffic::new(window as f64, distinct).unwrap();
+        let forecast = Forecast::new(&spec, &traffic, seen);
+        let case = format!("{bytes_per_event} bytes, {distinct} distinct, {seen:?}");
+        for penalties in [Penalties::new(1.0, 1.0).unwrap(), Penalties::new(1.0, 4.0).unwrap()] {
+            let standard = simulate(spec, &traffic, seen, None);
+            let expected = forecast.standard(&penalties);
+            assert_eq!(standard.missed_duplicates, 0.0, "{case}: the standard answer misses nothing");
+            let ratio = cost(&standard, &penalties) / expected.penalty;
+            println!("{case}, {penalties:?}: standard {ratio:.3} of the forecast {:.6}", expected.penalty);
+            assert!((ratio - 1.0).abs() < 0.15, "{case}: standard {ratio}");
+            let posterior = simulate(spec, &traffic, seen, Some(penalties));
+            let expected = forecast.posterior(&penalties);
+            let ratio = cost(&posterior, &penalties) / expected.penalty;
+            println!("{case}, {penalties:?}: posterior {ratio:.3} of the forecast {:.6}", expected.penalty);
+            assert!((0.5..1.2).contains(&ratio), "{case}: posterior {ratio}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `ebb plan` on the command line.
+
+use serde_json::Value;
+
+use crate::{ebb, json, text};
+
+fn choices(plan: &Value) -> &Vec<Value> {
+    plan["streams"][0]["dedup"].as_array().expect("choices")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().expect("a number")
+}
+
+#[test]
+fn more_memory_errs_less_and_more_events_or_a_longer_window_err_more() {
+    let plan = json(&ebb(&["plan", "--window", "24h", "--rate", "2000", "--memory", "256MiB", "--json"]));
+    let choices = choices(&plan);
+    let named: Vec<&str> = choices.iter().filter_map(|choice| choice["what"].as_str()).collect();
+    assert_eq!(named, ["as planned", "twice the memory", "twice the rate", "twice the window"]);
+    let errors: Vec<f64> = choices.iter().map(|choice| number(&choice["false_duplicate_share"])).collect();
+    assert!(errors[1] < errors[0] && errors[0] < errors[2] && errors[0] < errors[3], "{errors:?}");
+    for choice in choices {
+        let penalty = |name: &str| number(&choice["penalty"][name]);
+        assert!(penalty("posterior") <= penalty("standard").min(penalty("without_filter")) * (1.0 + 1e-9), "{choice}");
+    }
+    assert_eq!(plan["streams"][0]["memory_bytes"], 256 << 20);
+}
+
+#[test]
+fn an_error_is_reached_with_the_least_memory_and_the_table_says_so() {
+    let arguments = ["plan", "--window", "1h", "--rate", "5000", "--error", "0.01", "--partitions", "4"];
+    let plan = json(&ebb(&[&arguments[..], &["--json"]].concat()));
+    let planned = &choices(&plan)[0];
+    assert!(number(&planned["false_duplicate_share"]) <= 0.01, "{planned}");
+    assert_eq!(plan["streams"][0]["assumed"]["events_per_second"], 1250.0);
+    let output = ebb(&arguments);
+    for word in ["in each of 4 partitions", "timers", "twice the window", "posterior"] {
+        assert!(text(&output.stdout).contains(word), "{word}:\n{}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_configuration_is_planned_with_every_view() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ebb.yaml");
+    let config = "streams:\n  clicks:\n    event: {item: [ip], key: campaign, value: cost}\n    dedup: {window: 1h, memory: 1MiB, penalty: {false_duplicate: 0.4, missed_duplicate: 0.05}}\n    frequency: {memory: 1MiB}\n    aggregates: {spend: {of: value, keys: 100}}\n";
+    std::fs::write(&file, config).unwrap();
+    let path = file.to_str().unwrap();
+    let refused = ebb(&["plan", path]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("--rate"), "{}", text(&refused.stderr));
+    let plan = json(&ebb(&["plan", path, "--rate", "100", "--json"]));
+    let views = plan["streams"][0]["views"].as_array().unwrap();
+    let named: Vec<&str> = views.iter().filter_map(|view| view["name"].as_str()).collect();
+    assert_eq!(named, ["dedup", "frequency", "aggregate spend"]);
+    assert!(views.iter().all(|view| number(&view["memory_bytes"]) > 0.0), "{views:?}");
+    assert_eq!(plan["streams"][0]["assumed"]["false_duplicate_penalty"], 0.4);
+}
+
+#[test]
+fn nonsense_is_refused_as_a_configuration_would_be() {
+    for arguments in [["--window", "1 year", "--rate", "5"], ["--window", "1h", "--rate", "-5"]] {
+        let output = ebb(&[&["plan"][..], &arguments[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    }
+    assert_eq!(ebb(&["plan"]).status.code(), Some(2));
+}

@@ -1,0 +1,67 @@
+//! What fetching tells, on brokers that only pretend: these can be told to fail.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ebb::kafka::{Consumer, Event, Part, Settings, Taken};
+use ebb::shard::NextOffset;
+use rdkafka::config::ClientConfig;
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const TURN: Duration = Duration::from_millis(10);
+
+fn produce(brokers: &str, count: u64) {
+    let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", brokers).create().expect("a producer");
+    for _ in 0..count {
+        producer.send(BaseRecord::<(), str>::to("clicks").partition(0).payload("{}")).expect("room in the queue");
+    }
+    producer.flush(PATIENCE).expect("written");
+}
+
+/// Polls until something was made of an event or of what was fetched.
+fn until<T>(consumer: &mut Consumer, part: &Part, mut see: impl FnMut(&Event, &[Taken]) -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        let event = consumer.poll(TURN);
+        if let Some(seen) = see(&event, &consumer.take(part)) {
+            return seen;
+        }
+        assert!(begun.elapsed() < PATIENCE, "nothing after {PATIENCE:?}");
+    }
+}
+
+/// Takes so many records.
+fn take(consumer: &mut Consumer, part: &Part, count: usize) {
+    let mut taken = 0;
+    until(consumer, part, |_, all| {
+        taken += all.iter().map(|one| if let Taken::Records(records) = one { records.len() } else { 0 }).sum::<usize>();
+        (taken >= count).then_some(())
+    });
+}
+
+#[test]
+fn an_error_of_fetching_is_no_record_that_was_read() {
+    let cluster = MockCluster::new(1).expect("a pretended cluster");
+    cluster.create_topic("clicks", 1, 1).expect("a topic");
+    let brokers = cluster.bootstrap_servers();
+    produce(&brokers, 3);
+    let settings =
+        Settings { brokers: brokers.clone(), group: "g".into(), instance: None, properties: BTreeMap::new() };
+    let part = Part { topic: "clicks".into(), partition: 0 };
+    let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
+    until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
+    consumer.assign(&[(part.clone(), NextOffset(0))]).expect("assigned");
+    take(&mut consumer, &part, 3);
+    assert_eq!(consumer.positions(), [(part.clone(), NextOffset(3))]);
+    cluster.request_errors(RDKafkaApiKey::Fetch, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN]);
+    until(&mut consumer, &part, |_, all| all.iter().any(|one| matches!(one, Taken::Trouble(_))).then_some(()));
+    let told = consumer.positions();
+    assert!(told.is_empty(), "the log ends at 3, and {told:?} are positions in it");
+    produce(&brokers, 1);
+    take(&mut consumer, &part, 1);
+    assert_eq!(consumer.positions(), [(part, NextOffset(4))]);
+    consumer.close();
+}

@@ -1,0 +1,57 @@
+"""Makes users and access rules on a broker: `access.py BROKERS < task.json`.
+
+The task: {"passwords": {user: password}, "allow": [[user, "topic" | "group" | "transactional_id", name, operation], …]}.
+A name that ends with `*` stands for every name that begins so. Prints nothing; a refusal ends it with a traceback.
+"""
+
+import json
+import sys
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+ITERATIONS = 4096
+
+
+def credential(user, password):
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
+    return UserScramCredentialUpsertion(user, info, password.encode())
+
+
+def rule(user, kind, name, operation):
+    pattern = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
+    return AclBinding(
+        ResourceType[kind.upper()],
+        name.removesuffix("*"),
+        pattern,
+        f"User:{user}",
+        "*",
+        AclOperation[operation.upper()],
+        AclPermissionType.ALLOW,
+    )
+
+
+def main(brokers):
+    task = json.load(sys.stdin)
+    admin = AdminClient({"bootstrap.servers": brokers})
+    futures = {}
+    if task.get("passwords"):
+        credentials = [credential(user, password) for user, password in task["passwords"].items()]
+        futures |= admin.alter_user_scram_credentials(credentials)
+    if task.get("allow"):
+        futures |= admin.create_acls([rule(*one) for one in task["allow"]])
+    for future in futures.values():
+        future.result(timeout=20)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
