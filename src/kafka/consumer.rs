@@ -25,6 +25,8 @@ use crate::shard::NextOffset;
 const BATCH: usize = 1000;
 /// The longest a question to the brokers takes.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest an undecided transaction is waited for at once: whoever waits has others waiting for it.
+const DECIDED_WITHIN: Duration = Duration::from_secs(2);
 
 /// One partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +39,22 @@ impl std::fmt::Display for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.topic, self.partition)
     }
+}
+
+/// What is committed of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    pub next: NextOffset,
+    /// What whoever committed it wrote beside it.
+    pub note: String,
+}
+
+/// What is to be committed of a partition.
+#[derive(Debug, Clone)]
+pub struct Position {
+    pub part: Part,
+    pub next: NextOffset,
+    pub note: String,
 }
 
 /// What polling came to.
@@ -73,7 +91,7 @@ pub enum Taken {
 
 /// One topic among all that ever had its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopicId(u128);
+pub struct TopicId(pub u128);
 
 /// The positions of a log that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,10 +308,10 @@ impl std::fmt::Debug for Group {
 
 impl Group {
     /// Up to where the partition's records are processed, for good: a transaction that is not decided yet is waited for.
-    pub fn committed(&self, part: &Part) -> Result<Option<NextOffset>, Fault> {
+    pub fn committed(&self, part: &Part) -> Result<Option<Told>, Fault> {
         let mut list = TopicPartitionList::new();
         list.add_partition(&part.topic, part.partition as i32);
-        let asked = self.inner.committed_offsets(list, PATIENCE).and_then(|found| offset_of(&found));
+        let asked = self.inner.committed_offsets(list, DECIDED_WITHIN).and_then(|found| told_of(&found));
         asked.map_err(|error| Fault::repeatable("reading the committed offset", &error))
     }
 
@@ -318,7 +336,7 @@ impl Group {
     }
 
     /// Commits positions outside of a transaction.
-    pub fn commit(&self, positions: &[(Part, NextOffset)]) -> Result<(), Fault> {
+    pub fn commit(&self, positions: &[Position]) -> Result<(), Fault> {
         let list = list_of(positions).map_err(|error| Fault::new("committing offsets", Remedy::StartOver, error))?;
         self.inner.commit(&list, CommitMode::Sync).map_err(|error| {
             let remedy = match error.rdkafka_error_code() {
@@ -336,19 +354,25 @@ fn is_damage(code: RDKafkaErrorCode) -> bool {
     matches!(code, Code::BadMessage | Code::BadCompression | Code::NotImplemented)
 }
 
-fn offset_of(list: &TopicPartitionList) -> KafkaResult<Option<NextOffset>> {
+pub(super) fn told_of(list: &TopicPartitionList) -> KafkaResult<Option<Told>> {
     let Some(element) = list.elements().into_iter().next() else { return Ok(None) };
     element.error()?;
     Ok(match element.offset() {
-        Offset::Offset(offset) if offset >= 0 => Some(NextOffset(offset as u64)),
+        Offset::Offset(offset) if offset >= 0 => {
+            Some(Told { next: NextOffset(offset as u64), note: element.metadata().to_owned() })
+        }
         _ => None,
     })
 }
 
-pub(super) fn list_of(positions: &[(Part, NextOffset)]) -> KafkaResult<TopicPartitionList> {
+pub(super) fn list_of(positions: &[Position]) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::with_capacity(positions.len());
-    for (part, next) in positions {
-        list.add_partition_offset(&part.topic, part.partition as i32, Offset::Offset(next.0 as i64))?;
+    for Position { part, next, note } in positions {
+        let mut element = list.add_partition(&part.topic, part.partition as i32);
+        element.set_offset(Offset::Offset(next.0 as i64))?;
+        if !note.is_empty() {
+            element.set_metadata(note);
+        }
     }
     Ok(list)
 }

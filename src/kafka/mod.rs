@@ -17,9 +17,9 @@ mod reader;
 mod settings;
 
 pub use admin::{Admin, Make, Topic, Wanted};
-pub use consumer::{Consumer, Event, Extent, Group, Part, Taken, TopicId};
+pub use consumer::{Consumer, Event, Extent, Group, Part, Position, Taken, Told, TopicId};
 pub use fault::{Fault, Remedy};
 pub use producer::{Committed, Placed, Producer, Sent};
 pub use raw::{Message, Output};
-pub use reader::{Read, read_all};
+pub use reader::{Ends, Read, Tail, committed_so_far, read_all};
 pub use settings::{Settings, TRANSACTION_TIMEOUT};

@@ -14,11 +14,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, Producer as _, ProducerContext};
 
-use super::consumer::{Group, Part, list_of};
+use super::consumer::{Group, Position, list_of};
 use super::fault::{Fault, Remedy};
 use super::raw::{self, Output, Topics};
 use super::settings::{Hears, Settings, TRANSACTION_TIMEOUT};
-use crate::shard::NextOffset;
 
 /// How long a full queue is left alone. The client's own poll would spin for as long.
 const TURN: Duration = Duration::from_millis(1);
@@ -207,7 +206,7 @@ impl Producer {
     }
 
     /// Puts positions into the open transaction.
-    pub fn add_offsets(&self, group: &Group, positions: &[(Part, NextOffset)]) -> Result<(), Fault> {
+    pub fn add_offsets(&self, group: &Group, positions: &[Position]) -> Result<(), Fault> {
         const CALL: &str = "sending offsets to the transaction";
         let over = |message: String| Fault::new(CALL, Remedy::StartOver, message);
         let list = list_of(positions).map_err(|error| over(error.to_string()))?;

@@ -91,6 +91,16 @@ impl Message {
             }
         }
     }
+
+    /// What the last header of this name says.
+    pub(super) fn last_header(&self, wanted: &str) -> Option<&[u8]> {
+        let name = CString::new(wanted).ok()?;
+        let (mut value, mut size) = (ptr::null(), 0);
+        let headers = NonNull::new(self.headers())?;
+        // SAFETY: the headers live as long as the message, the name is terminated, and both places may be written.
+        let error = unsafe { sys::rd_kafka_header_get_last(headers.as_ptr(), name.as_ptr(), &mut value, &mut size) };
+        (error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| bytes(value, size)).flatten()
+    }
 }
 
 fn bytes<'a>(start: *const c_void, length: usize) -> Option<&'a [u8]> {

@@ -133,6 +133,13 @@ impl Settings {
         config
     }
 
+    /// As [`Settings::reader`], of what is committed, and without waiting for more.
+    pub(super) fn tail(&self) -> ClientConfig {
+        let mut config = self.reader();
+        config.set("isolation.level", "read_committed").set("fetch.wait.max.ms", "5");
+        config
+    }
+
     /// No message may be larger than `most_bytes`, nor any batch of them.
     pub(super) fn producer(&self, most_bytes: usize, hears: Hears) -> ClientConfig {
         let mut config = self.asker();

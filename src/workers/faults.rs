@@ -47,10 +47,12 @@ pub enum Mutant {
     OffsetsFirst,
     /// Does not look whether the log is the one that was folded.
     SkipIdentity,
+    /// Does not look which outputs readers have.
+    BelieveOffsets,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 10] = [
+    pub const ALL: [Mutant; 11] = [
         Mutant::OffsetNotPlusOne,
         Mutant::OffsetPlusTwo,
         Mutant::EmitDuringReplay,
@@ -61,6 +63,7 @@ impl Mutant {
         Mutant::NoTransaction,
         Mutant::OffsetsFirst,
         Mutant::SkipIdentity,
+        Mutant::BelieveOffsets,
     ];
 
     pub fn name(self) -> &'static str {
@@ -75,7 +78,14 @@ impl Mutant {
             Mutant::NoTransaction => "no-transaction",
             Mutant::OffsetsFirst => "offsets-first",
             Mutant::SkipIdentity => "skip-identity",
+            Mutant::BelieveOffsets => "believe-offsets",
         }
+    }
+
+    /// Whether the process is to make any mistake. Looking at the outputs would mend most of them unnoticed: whoever makes one
+    /// does not look.
+    pub(super) fn is_any_on() -> bool {
+        Self::ALL.into_iter().any(Self::is_on)
     }
 
     /// Whether the process is to make this mistake.

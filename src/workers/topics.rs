@@ -41,7 +41,6 @@ impl Workers {
             metrics: options.metrics.clone(),
             jobs: workers.jobs(),
             commands,
-            stopping: running.is_stopping.clone(),
             residency: Residency::of(shards),
         };
         let mut feeds = Vec::new();

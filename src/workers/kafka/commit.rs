@@ -8,7 +8,7 @@ use super::super::faults::{self, Mutant};
 use super::tenant::{Owned, State, Tenant};
 use super::worker::{Emitted, KafkaWorker};
 use super::{Command, Delivery};
-use crate::kafka::{Committed, Fault, Part, Remedy, TopicId};
+use crate::kafka::{Committed, Fault, Position, Remedy, TopicId};
 use crate::shard::NextOffset;
 
 impl KafkaWorker {
@@ -24,11 +24,14 @@ impl KafkaWorker {
             let result = watchdog.during("committing", || self.commit_positions(delivery, &positions));
             self.links.metrics.transaction_seconds.observe(begun.elapsed().as_secs_f64());
             match result {
-                Ok(committed) => self.settle(delivery, committed),
+                Ok(Committed::Surely) => self.settle(delivery),
+                // A request of it may still be on its way, and nobody knows what came of it (K3).
+                Ok(Committed::WithDoubt) => self.start_over(delivery, &doubt()),
                 Err(fault) if fault.remedy == Remedy::End => self.end(&fault),
                 Err(_) if Mutant::IgnoreCommitError.is_on() => {
                     self.producers.remove(&delivery);
-                    self.settle(delivery, Committed::WithDoubt);
+                    self.settle(delivery);
+                    let _ = self.require_producer(delivery);
                 }
                 Err(fault) => self.start_over(delivery, &fault),
             }
@@ -37,22 +40,22 @@ impl KafkaWorker {
         self.checkpoint();
     }
 
-    fn positions(&mut self, delivery: Delivery) -> Vec<(Part, NextOffset)> {
+    fn positions(&mut self, delivery: Delivery) -> Vec<Position> {
         let dirty = self.tenants.iter_mut().filter(|tenant| tenant.stream.delivery == delivery);
         let position = |tenant: &mut Tenant| {
-            let part = tenant.part.clone();
+            let (part, note) = (tenant.part.clone(), tenant.note());
             let owned = tenant.owned().filter(|owned| owned.is_dirty())?;
             let next = match () {
                 () if Mutant::OffsetNotPlusOne.is_on() => NextOffset(owned.position.0.saturating_sub(1)),
                 () if Mutant::OffsetPlusTwo.is_on() => NextOffset(owned.position.0 + 1),
                 () => owned.position,
             };
-            Some((part, next))
+            Some(Position { part, next, note })
         };
         dirty.filter_map(position).collect()
     }
 
-    fn commit_positions(&mut self, delivery: Delivery, positions: &[(Part, NextOffset)]) -> Result<Committed, Fault> {
+    fn commit_positions(&mut self, delivery: Delivery, positions: &[Position]) -> Result<Committed, Fault> {
         let group = self.links.group.clone();
         self.require_same_topics(delivery)?;
         if Mutant::OffsetsFirst.is_on() {
@@ -106,13 +109,11 @@ impl KafkaWorker {
     }
 
     /// What was sent to the group is committed.
-    fn settle(&mut self, delivery: Delivery, committed: Committed) {
+    fn settle(&mut self, delivery: Delivery) {
         self.links.metrics.commits.inc();
-        for owned in self.owned_of(delivery) {
+        for owned in self.owned_of(delivery).filter(|owned| owned.is_dirty()) {
             (owned.committed, owned.is_unknown) = (owned.position.max(owned.committed), false);
-        }
-        if committed == Committed::WithDoubt {
-            self.renew(delivery);
+            owned.ledger.settle(owned.committed);
         }
     }
 
@@ -120,37 +121,11 @@ impl KafkaWorker {
         self.tenants.iter_mut().filter(move |tenant| tenant.stream.delivery == delivery).filter_map(Tenant::owned)
     }
 
-    /// Replaces a producer that may still have a request on its way, and looks whether the commit held (K3).
-    fn renew(&mut self, delivery: Delivery) {
-        tracing::info!(?delivery, "replacing the producer after a doubtful commit");
-        self.producers.remove(&delivery);
-        if let Err(fault) = self.require_producer(delivery) {
-            return self.start_over(delivery, &fault);
-        }
-        if Mutant::IgnoreCommitError.is_on() {
-            return;
-        }
-        let group = self.links.group.clone();
-        let mine = self.tenants.iter_mut().filter(|tenant| tenant.stream.delivery == delivery);
-        let differs = |tenant: &mut Tenant| {
-            let part = tenant.part.clone();
-            tenant
-                .owned()
-                .is_some_and(|owned| !matches!(group.committed(&part), Ok(Some(told)) if told == owned.committed))
-        };
-        if mine.into_iter().any(differs) {
-            self.start_over(delivery, &Fault::new("looking after a commit", Remedy::StartOver, "it did not hold"));
-        }
-    }
-
     /// Gives up what is not committed: the partitions come back, restored, under a new producer (K3).
     pub(super) fn start_over(&mut self, delivery: Delivery, fault: &Fault) {
         tracing::warn!(?delivery, %fault, "going back to what is committed");
         self.links.metrics.aborts.inc();
         self.producers.remove(&delivery);
-        if delivery == Delivery::ExactlyOnce {
-            self.closed.clear();
-        }
         let mut parts = Vec::new();
         for (shard, tenant) in self.tenants.iter_mut().enumerate() {
             if tenant.stream.delivery != delivery || tenant.owned().is_none() {
@@ -167,4 +142,8 @@ impl KafkaWorker {
         // A closed channel means that the service stops: nothing is committed any more.
         let _ = self.links.commands.send(Command::Return(parts));
     }
+}
+
+fn doubt() -> Fault {
+    Fault::new("committing", Remedy::StartOver, "a connection was lost meanwhile, or it took too long")
 }

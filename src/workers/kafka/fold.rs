@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::super::faults::{self, Mutant};
 use super::super::message::Recorded;
 use super::super::owned::count;
-use super::tenant::{Mark, State};
+use super::tenant::{Mark, Owned, State};
 use super::worker::KafkaWorker;
 use super::{Command, Delivery, StreamSpec};
 use crate::kafka::{self, Fault, Part, Remedy, Taken};
@@ -110,7 +110,7 @@ impl KafkaWorker {
         owned.shard.apply_batch(&records, &mut self.outcomes);
         (owned.last, owned.position) = (Some(Mark::of(last)), NextOffset(last.offset() + 1));
         owned.timestamp_ms = Some(last.timestamp_ms());
-        let emit_from = if Mutant::EmitDuringReplay.is_on() { NextOffset(0) } else { owned.emit_from };
+        let emit_from = if Mutant::EmitDuringReplay.is_on() { NextOffset(0) } else { owned.ledger.emit_from };
         let silent = fresh.partition_point(|message| message.offset() < emit_from.0);
         if silent > 0 {
             faults::pass("mid_replay");
@@ -125,7 +125,7 @@ impl KafkaWorker {
         }
         count(&tenant.id.stream, self.outcomes[silent..].iter(), &self.links.metrics);
         if !stream.outputs.is_empty() && silent < fresh.len() {
-            self.emit(&part, &stream, &fresh[silent..], silent).map_err(Stumble::Fault)?;
+            self.emit(shard, &stream, &fresh[silent..], silent).map_err(Stumble::Fault)?;
         }
         self.links.metrics.apply_seconds.observe(begun.elapsed().as_secs_f64());
         if Mutant::CheckpointBeforeCommit.is_on() {
@@ -136,7 +136,7 @@ impl KafkaWorker {
 
     fn emit(
         &mut self,
-        part: &Part,
+        shard: usize,
         stream: &StreamSpec,
         messages: &[kafka::Message],
         silent: usize,
@@ -152,9 +152,14 @@ impl KafkaWorker {
         if used == Delivery::ExactlyOnce {
             producer.begin()?;
         }
-        self.emitter.turn_to(part);
+        let tenant = &mut self.tenants[shard];
+        let part = tenant.part.clone();
+        let Some(Owned { ledger, committed, .. }) = tenant.owned() else { return Ok(()) };
+        self.emitter.turn_to(&part);
         for (message, outcome) in messages.iter().zip(&self.outcomes[silent..]) {
-            self.emitted.bytes += self.emitter.emit(producer, &stream.outputs, part, message, outcome)?;
+            if stream.outputs.take(outcome.verdict) && ledger.enter(message.offset(), *committed) {
+                self.emitted.bytes += self.emitter.emit(producer, &stream.outputs, &part, message, outcome)?;
+            }
         }
         producer.serve();
         self.emitted.records += messages.len();

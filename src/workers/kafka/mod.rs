@@ -8,7 +8,9 @@
 //! about a transaction its producer is replaced, C is read again, and the partitions are restored anew: nothing is
 //! guessed. K4: a checkpoint holds only what is committed. K5: a log that is not what it was (made anew, cut off, more
 //! partitions) is refused, never begun again in silence. K6: what a worker cannot take yet stays in its partition's
-//! queue, which librdkafka bounds; nothing is dropped, nor passed over because it could not be read. K7: a call that hangs ends the process.
+//! queue, which librdkafka bounds; nothing is dropped, nor passed over because it could not be read. K7: a call that
+//! hangs ends the process. K8: what readers have of the outputs is counted, not taken from the offset ([`proof`]). K9: a
+//! partition that cannot be restored yet keeps nobody else waiting: it is tried again between polls.
 
 mod commit;
 mod fold;
@@ -17,6 +19,7 @@ pub mod fuzzed;
 mod ingest;
 mod outputs;
 mod poll;
+mod proof;
 mod restore;
 mod saves;
 mod snapshots;
@@ -100,6 +103,8 @@ pub(super) enum Feed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     At(NextOffset),
+    /// It cannot be restored yet: ask again.
+    Later,
     /// It is not to be read; the worker has said why.
     Nowhere,
 }

@@ -36,6 +36,8 @@ pub struct Outputs {
     pub rejected: Option<Target>,
 }
 
+/// The header that says where a record came from.
+pub(super) const SOURCE: &str = "ebb-source";
 /// The reason of a record that no output topic takes whole.
 pub const OVERSIZE: &str = "oversize";
 /// What stands for the class of the exception that a Java program would have met.
@@ -51,6 +53,11 @@ impl Outputs {
         let targets = [&self.unique, &self.duplicate, &self.late, &self.rejected].into_iter().flatten();
         let partition = part.partition;
         targets.map(move |target| (&*target.topic, target.partition_of(partition)))
+    }
+
+    /// Whether records of this verdict go anywhere.
+    pub(super) fn take(&self, verdict: Verdict) -> bool {
+        self.target(verdict).is_some()
     }
 
     fn target(&self, verdict: Verdict) -> Option<&Target> {
@@ -163,7 +170,7 @@ impl Emitter {
 
     fn headers(&self, verdict: Verdict, reason: Option<(&'static str, &'static str)>) -> Added<'_> {
         let mut headers = Added::new();
-        headers.push(("ebb-source", self.source.as_bytes()));
+        headers.push((SOURCE, self.source.as_bytes()));
         headers.push(("ebb-verdict", verdict.name().as_bytes()));
         for (name, text) in [("ebb-posterior", &self.posterior), ("ebb-count", &self.count)] {
             if !text.is_empty() {

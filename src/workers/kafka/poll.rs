@@ -22,6 +22,8 @@ const WAIT: Duration = Duration::from_millis(2);
 const MOST_WAITING: usize = 4;
 /// How often positions are looked at when there are no records.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long a partition that cannot be restored yet is left alone.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// How often unreachable brokers are asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
@@ -40,7 +42,12 @@ pub(in crate::workers) struct Tenancy {
     worker: usize,
     shard: usize,
     epoch: u64,
+    /// The group has given it to this instance.
+    is_ours: bool,
+    /// It is being read.
     is_assigned: bool,
+    /// When its worker is asked again where to begin.
+    again_at: Option<Instant>,
     waiting: Arc<AtomicUsize>,
     /// Up to where its worker knows the log.
     told: NextOffset,
@@ -92,7 +99,9 @@ impl Poll {
             worker,
             shard,
             epoch: 0,
+            is_ours: false,
             is_assigned: false,
+            again_at: None,
             waiting: Arc::default(),
             told: NextOffset(0),
         };
@@ -123,6 +132,7 @@ impl Poll {
             let wait = if was_busy { Duration::ZERO } else { WAIT };
             let event = watchdog.during("polling", || self.consumer.poll(wait));
             self.answer(event);
+            self.try_again();
             was_busy = !self.running.is_stopping.load(Ordering::Acquire) && self.hand_out();
             if !was_busy && self.looked.elapsed() >= LOOK_EVERY {
                 self.tell_positions();
@@ -135,23 +145,26 @@ impl Poll {
     fn obey(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Return(parts) => {
-                    let parts = self.assigned(parts);
+                Command::Return(mut parts) => {
+                    parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_ours));
                     self.release(&parts);
                     self.assign(parts);
                 }
-                Command::Drop(part) => {
-                    let parts = self.assigned(vec![part]);
-                    self.release(&parts);
-                }
+                Command::Drop(part) => self.release(&[part]),
                 Command::End(why) => self.fail(why),
             }
         }
     }
 
-    fn assigned(&self, mut parts: Vec<Part>) -> Vec<Part> {
-        parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_assigned));
-        parts
+    /// Asks again where partitions begin that could not be restored (K9).
+    fn try_again(&mut self) {
+        let is_stopping = self.running.is_stopping.load(Ordering::Acquire);
+        let is_due = |tenancy: &Tenancy| tenancy.again_at.is_some_and(|at| !is_stopping && at <= Instant::now());
+        let due = self.tenancies.iter().filter(|(_, tenancy)| is_due(tenancy));
+        let due: Vec<Part> = due.map(|(part, _)| part.clone()).collect();
+        if !due.is_empty() {
+            self.assign(due);
+        }
     }
 
     fn answer(&mut self, event: Event) {
@@ -161,6 +174,7 @@ impl Poll {
             Event::Assign(parts) => {
                 named("assigned");
                 tracing::info!(partitions = parts.len(), "partitions assigned");
+                self.take_on(&parts);
                 self.assign(parts);
                 self.joined.send_replace(Restored::Done);
             }
@@ -189,20 +203,30 @@ impl Poll {
         }
     }
 
-    /// Asks the workers where to begin, and begins there.
-    fn assign(&mut self, parts: Vec<Part>) {
-        self.epoch += 1;
-        let mut asked: BTreeMap<usize, Vec<(usize, Part)>> = BTreeMap::new();
+    /// Notes what the group gave us.
+    fn take_on(&mut self, parts: &[Part]) {
         for part in parts {
-            match self.tenancies.get_mut(&part) {
-                Some(tenancy) => {
-                    (tenancy.epoch, tenancy.waiting, tenancy.told) = (self.epoch, Arc::default(), NextOffset(0));
-                    asked.entry(tenancy.worker).or_default().push((tenancy.shard, part));
-                }
+            match self.tenancies.get_mut(part) {
+                Some(tenancy) => tenancy.is_ours = true,
                 None => self.fail(format!(
                     "{part} is new: partitions were added to the topic, and items may now be found in others than before; \
                      begin with a new group and an empty data_dir"
                 )),
+            }
+        }
+    }
+
+    /// Asks the workers where to begin, and begins there.
+    fn assign(&mut self, parts: Vec<Part>) {
+        self.epoch += 1;
+        // Every worker is asked, also for nothing: it may have to end what it left open in an earlier life.
+        let mut asked: BTreeMap<usize, Vec<(usize, Part)>> =
+            (0..self.feeds.len()).map(|worker| (worker, Vec::new())).collect();
+        for part in parts {
+            if let Some(tenancy) = self.tenancies.get_mut(&part) {
+                (tenancy.epoch, tenancy.waiting, tenancy.told) = (self.epoch, Arc::default(), NextOffset(0));
+                tenancy.again_at = None;
+                asked.entry(tenancy.worker).or_default().push((tenancy.shard, part));
             }
         }
         let mut replies = Vec::new();
@@ -216,14 +240,19 @@ impl Poll {
         let mut starts: Vec<(Part, NextOffset)> = Vec::new();
         for (shards, told) in replies {
             for (shard, start) in told {
-                if let (Start::At(start), Some(part)) = (start, shards.get(&shard)) {
-                    starts.push((part.clone(), start));
+                let Some(part) = shards.get(&shard) else { continue };
+                match start {
+                    Start::At(start) => starts.push((part.clone(), start)),
+                    Start::Later => self.later(part),
+                    Start::Nowhere => {}
                 }
             }
         }
         if let Err(fault) = self.consumer.assign(&starts) {
             tracing::warn!(%fault, "the assignment has changed meanwhile");
-            return self.tell_leave(starts.into_iter().map(|(part, _)| part).collect(), Leaving::Lost);
+            let parts: Vec<Part> = starts.into_iter().map(|(part, _)| part).collect();
+            parts.iter().for_each(|part| self.later(part));
+            return self.tell_leave(parts, Leaving::Lost);
         }
         for (part, _) in starts {
             if let Some(tenancy) = self.tenancies.get_mut(&part) {
@@ -232,8 +261,19 @@ impl Poll {
         }
     }
 
+    fn later(&mut self, part: &Part) {
+        if let Some(tenancy) = self.tenancies.get_mut(part).filter(|tenancy| tenancy.is_ours) {
+            tenancy.again_at = Some(Instant::now() + AGAIN_AFTER);
+        }
+    }
+
     fn leave(&mut self, parts: Vec<Part>, how: Leaving) {
         self.tell_leave(parts.clone(), how);
+        for part in &parts {
+            if let Some(tenancy) = self.tenancies.get_mut(part) {
+                (tenancy.is_ours, tenancy.again_at) = (false, None);
+            }
+        }
         self.release(&parts);
     }
 
@@ -251,13 +291,17 @@ impl Poll {
         done.iter().for_each(drop);
     }
 
+    /// Reads no more of these. One that was not being read is left out: librdkafka would let none of them go, and wait for
+    /// an answer for ever.
     fn release(&mut self, parts: &[Part]) {
+        let mut read: Vec<Part> = Vec::new();
         for part in parts {
             if let Some(tenancy) = self.tenancies.get_mut(part) {
+                read.extend(tenancy.is_assigned.then(|| part.clone()));
                 (tenancy.is_assigned, tenancy.epoch) = (false, 0);
             }
         }
-        if let Err(fault) = self.consumer.release(parts) {
+        if let Err(fault) = self.consumer.release(&read) {
             tracing::warn!(%fault, "the assignment has changed meanwhile");
         }
     }

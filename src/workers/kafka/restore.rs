@@ -1,19 +1,19 @@
 //! What a worker does when partitions are assigned to it: fence, read C, restore, and say where to begin (K1).
 
 use std::sync::mpsc::Sender;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::faults::{self, Mutant};
+use super::proof::{self, Ledger};
 use super::snapshots;
 use super::tenant::{self, Found, Owned, State, Tenant};
 use super::worker::KafkaWorker;
 use super::{Beginning, Delivery, Start};
-use crate::kafka::{Extent, Fault, Output, Producer, Remedy};
+use crate::kafka::{self, Extent, Fault, Output, Position, Producer, Remedy, Told};
 use crate::shard::{NextOffset, Shard};
 
-/// How long brokers are left alone that did not answer.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long a question takes that needs nobody's decision.
+const SHORT: Duration = Duration::from_secs(5);
 
 /// Records that are replayed rather than looked for in the snapshot topic.
 const WORTH_READING: u64 = 1_000;
@@ -39,48 +39,60 @@ impl KafkaWorker {
             self.tenants[*shard].state = State::Returning;
         }
         self.tell_restored();
+        if shards.is_empty() {
+            self.end_former_life();
+        }
         for (shard, epoch) in shards {
             let start = self.restore(shard, epoch);
             // The poll thread waits for it, or is gone and needs nothing any more.
             let _ = reply.send((shard, start));
         }
+        self.tail = None;
         // Where a partition begins is told to the group before anything comes: whoever is next must not begin later.
-        if self.tenants.iter_mut().filter_map(Tenant::owned).any(|owned| owned.is_dirty()) {
-            self.dirty_since.get_or_insert_with(Instant::now);
+        if self.tenants.iter_mut().filter_map(Tenant::owned).any(|owned| owned.is_unknown) {
+            self.commit();
         }
         self.tell_restored();
     }
 
-    /// Tries until it is done, refused, or the service stops.
+    /// A worker that got nothing may have had something before it died: others wait until that is given up.
+    fn end_former_life(&mut self) {
+        let has_outputs = self.tenants.iter().any(|tenant| tenant.stream.delivery == Delivery::ExactlyOnce);
+        if !has_outputs || self.has_fenced {
+            return;
+        }
+        match self.require_producer(Delivery::ExactlyOnce) {
+            Ok(()) => _ = self.producers.remove(&Delivery::ExactlyOnce),
+            Err(fault) => tracing::info!(%fault, "what an earlier life left open is given up by the brokers, later"),
+        }
+    }
+
+    /// Tries once: whoever cannot be restored yet is tried again after others had their turn (K9).
     fn restore(&mut self, shard: usize, epoch: u64) -> Start {
-        loop {
-            if self.links.is_stopping() {
-                self.tenants[shard].state = State::Away;
-                return Start::Nowhere;
+        match self.try_restore(shard, epoch) {
+            Ok(start) => {
+                self.tenants[shard].forget_trying();
+                Start::At(start)
             }
-            match self.try_restore(shard, epoch) {
-                Ok(start) => return Start::At(start),
-                Err(Hindrance::Fault(fault)) if fault.remedy == Remedy::End => {
-                    self.end(&fault);
-                    return Start::Nowhere;
-                }
-                Err(Hindrance::Fault(fault)) => {
-                    tracing::warn!(shard = %self.tenants[shard].id, %fault, "restoring: again");
-                    thread::sleep(PAUSE);
-                }
-                Err(Hindrance::Refused(why)) => {
-                    self.refuse(shard, why);
-                    return Start::Nowhere;
-                }
+            Err(Hindrance::Fault(fault)) if fault.remedy == Remedy::End => {
+                self.end(&fault);
+                Start::Nowhere
+            }
+            Err(Hindrance::Fault(fault)) => {
+                tracing::warn!(shard = %self.tenants[shard].id, %fault, "restoring: again");
+                self.tenants[shard].tried_since.get_or_insert_with(Instant::now);
+                Start::Later
+            }
+            Err(Hindrance::Refused(why)) => {
+                self.refuse(shard, why);
+                Start::Nowhere
             }
         }
     }
 
     fn try_restore(&mut self, shard: usize, epoch: u64) -> Result<NextOffset, Hindrance> {
         let began = Instant::now();
-        let delivery = self.tenants[shard].stream.delivery;
-        self.require_producer(delivery)?;
-        self.close_outputs(delivery)?;
+        self.require_producer(self.tenants[shard].stream.delivery)?;
         let watchdog = self.watchdog.clone();
         let tenant = &mut self.tenants[shard];
         // Before anything else is asked: whatever is read of a topic made later is noticed before it is committed.
@@ -88,16 +100,20 @@ impl KafkaWorker {
         if let Some(why) = tenant.note_topic(topic_id) {
             return Err(Hindrance::Refused(why));
         }
-        let tenant = &self.tenants[shard];
         faults::pass("before_committed");
-        let told = watchdog.during("reading the committed offset", || self.links.group.committed(&tenant.part))?;
+        let told = watchdog.during("reading the committed offset", || self.committed(shard))?;
         faults::pass("after_committed");
+        let tenant = &self.tenants[shard];
         let extent = watchdog.during("reading the ends of the log", || self.links.group.extent(&tenant.part))?;
-        if let Some(why) = tenant.disagreement(told, extent).filter(|_| !Mutant::SkipIdentity.is_on()) {
+        let committed = told.as_ref().map(|told| told.next);
+        if let Some(why) = tenant.disagreement(committed, extent).filter(|_| !Mutant::SkipIdentity.is_on()) {
             return Err(Hindrance::Refused(why));
         }
-        let (mut owned, start) = match told {
-            Some(committed) => self.resume(shard, committed, extent, epoch)?,
+        let (mut owned, start) = match &told {
+            Some(told) => {
+                let ledger = watchdog.during("looking at the outputs", || self.ledger(shard, told))?;
+                self.resume(shard, told.next, ledger, extent, epoch)?
+            }
             None => self.begin(shard, extent, epoch)?,
         };
         if Mutant::SkipReplay.is_on() && told.is_some() {
@@ -115,50 +131,39 @@ impl KafkaWorker {
         Ok(start)
     }
 
-    /// Ends what an earlier life of the producer left open in the outputs of the partitions that are coming. Brokers have
-    /// been seen to give a transaction up without saying so in every log: the next commit there would have counted it in.
-    fn close_outputs(&mut self, delivery: Delivery) -> Result<(), Fault> {
-        let is_coming =
-            |tenant: &Tenant| tenant.stream.delivery == delivery && matches!(tenant.state, State::Returning);
-        let coming =
-            self.tenants.iter().enumerate().filter(|(at, tenant)| is_coming(tenant) && !self.closed.contains(at));
-        let coming: Vec<usize> = coming.map(|(at, _)| at).collect();
-        if delivery != Delivery::ExactlyOnce || coming.is_empty() {
-            return Ok(());
+    /// What the group has committed. A transaction that is never decided, because its producer is gone and the brokers lost
+    /// sight of it, is waited for until none can be open any more; from then on the outputs say what came of it.
+    fn committed(&self, shard: usize) -> Result<Option<Told>, Fault> {
+        let tenant = &self.tenants[shard];
+        let fault = match self.links.group.committed(&tenant.part) {
+            Err(fault) if fault.remedy == Remedy::Retry => fault,
+            told => return told,
+        };
+        if tenant.tried_since.is_none_or(|since| since.elapsed() < proof::DECIDED_AFTER) {
+            return Err(fault);
         }
-        let watchdog = self.watchdog.clone();
-        watchdog.during("closing outputs", || self.abort_empty(delivery, &coming)).inspect_err(|_| {
-            // Where it stands is unknown: the next attempt takes another.
-            self.producers.remove(&delivery);
-            self.closed.clear();
-        })?;
-        self.closed.extend(coming);
-        Ok(())
+        tracing::warn!(shard = %tenant.id, %fault, "not waiting any longer for a transaction that hangs");
+        kafka::committed_so_far(&self.links.options.settings, &tenant.part, SHORT)
     }
 
-    /// A transaction that touches the outputs of some shards and is given up.
-    fn abort_empty(&mut self, delivery: Delivery, shards: &[usize]) -> Result<(), Fault> {
-        let missing = || Fault::new("closing outputs", Remedy::Retry, "the producer was given up");
-        let producer = self.producers.get_mut(&delivery).ok_or_else(missing)?;
+    /// Ends what an earlier life of a producer left open in the outputs of its partitions and in the group's offsets.
+    /// Brokers have been seen to decide a transaction without saying so in every log: the next commit there would have
+    /// counted in what was given up, and nobody could read the offsets. What was committed and is given up here is
+    /// found missing, and emitted again ([`proof`](super::proof)).
+    fn close_former(&self, producer: &mut Producer) -> Result<(), Fault> {
+        let mine = || self.tenants.iter().filter(|tenant| tenant.stream.delivery == Delivery::ExactlyOnce);
         producer.begin()?;
-        for tenant in shards.iter().map(|shard| &self.tenants[*shard]) {
-            for (topic, partition) in tenant.stream.outputs.places(&tenant.part) {
-                // With a key, as compacted topics ask for it.
-                let key = Some(&b"ebb"[..]);
-                let nothing = Output {
-                    topic,
-                    partition,
-                    key,
-                    payload: None,
-                    timestamp_ms: 0,
-                    source: None,
-                    headers: &[],
-                    tag: 0,
-                };
-                producer.send(&nothing)?;
-            }
+        for (topic, partition) in mine().flat_map(|tenant| tenant.stream.outputs.places(&tenant.part)) {
+            // With a key, as compacted topics ask for it.
+            let key = Some(&b"ebb"[..]);
+            let nothing =
+                Output { topic, partition, key, payload: None, timestamp_ms: 0, source: None, headers: &[], tag: 0 };
+            producer.send(&nothing)?;
         }
         producer.drain()?;
+        let nowhere =
+            |tenant: &Tenant| Position { part: tenant.part.clone(), next: NextOffset(0), note: String::new() };
+        producer.add_offsets(&self.links.group, &mine().take(1).map(nowhere).collect::<Vec<_>>())?;
         producer.abort()
     }
 
@@ -167,23 +172,29 @@ impl KafkaWorker {
         &mut self,
         shard: usize,
         committed: NextOffset,
+        ledger: Ledger,
         extent: Extent,
         epoch: u64,
     ) -> Result<(Owned, NextOffset), Hindrance> {
+        let at_most = ledger.emit_from;
         let kept = self.kept.remove(&shard).filter(|_| Mutant::KeepStateAfterAbort.is_on());
         let tenant = &self.tenants[shard];
         // An unreadable store means replay, never a wrong answer.
-        let local = tenant.load(&self.links.store, committed).unwrap_or_else(|error| {
+        let local = tenant.load(&self.links.store, at_most).unwrap_or_else(|error| {
             tracing::error!(shard = %tenant.id, error, "checkpoints cannot be read");
             None
         });
-        let found = self.better(shard, local, committed);
+        let found = self.better(shard, local, at_most);
         if let Some(shard) = kept {
-            let owned = Owned::new(Found { shard, last: None, stored: None }, committed, epoch);
+            let owned = Owned::new(Found { shard, last: None, stored: None }, committed, ledger, epoch);
             return Ok((owned, committed));
         }
         let Some(found) = found else {
-            let owned = self.cold(shard, committed, extent, epoch)?;
+            let mut owned = Owned::new(self.empty(shard)?, committed, ledger, epoch);
+            owned.position = extent.first;
+            if extent.first > NextOffset(0) {
+                tracing::warn!(shard = %self.tenants[shard].id, from = extent.first.0, "no state: replaying what retention has left");
+            }
             return Ok((owned, extent.first));
         };
         let next = found.shard.next();
@@ -194,7 +205,7 @@ impl KafkaWorker {
                 tenant.part, extent.first.0, next.0
             )));
         }
-        let mut owned = Owned::new(found, committed, epoch);
+        let mut owned = Owned::new(found, committed, ledger, epoch);
         // A record that retention has removed cannot be looked at again.
         owned.expected = owned.expected.filter(|mark| mark.offset >= extent.first.0 && !Mutant::SkipIdentity.is_on());
         let start = owned.expected.map_or(next.max(extent.first), |mark| NextOffset(mark.offset));
@@ -202,15 +213,15 @@ impl KafkaWorker {
     }
 
     /// A state that another owner has left, when it saves much replaying.
-    fn better(&self, shard: usize, local: Option<Found>, committed: NextOffset) -> Option<Found> {
+    fn better(&self, shard: usize, local: Option<Found>, at_most: NextOffset) -> Option<Found> {
         let (tenant, options) = (&self.tenants[shard], &self.links.options);
         let Some(topic) = &options.snapshots else { return local };
         let reached = local.as_ref().map_or(0, |found| found.shard.next().0);
-        if reached + WORTH_READING >= committed.0 {
+        if reached + WORTH_READING >= at_most.0 {
             return local;
         }
         let find = |identity| {
-            let found = snapshots::find(&options.settings, topic, &tenant.id, &identity, committed);
+            let found = snapshots::find(&options.settings, topic, &tenant.id, &identity, at_most);
             found.unwrap_or_else(|fault| {
                 tracing::warn!(shard = %tenant.id, %fault, "snapshots not read");
                 None
@@ -231,19 +242,8 @@ impl KafkaWorker {
         }
     }
 
-    /// No state: everything that the log still holds is folded again.
-    fn cold(&self, shard: usize, committed: NextOffset, extent: Extent, epoch: u64) -> Result<Owned, Hindrance> {
-        let tenant = &self.tenants[shard];
-        if extent.first > NextOffset(0) {
-            tracing::warn!(shard = %tenant.id, from = extent.first.0, "no state: replaying what retention has left");
-        }
-        let mut owned = Owned::new(self.empty(shard)?, committed, epoch);
-        owned.position = extent.first;
-        Ok(owned)
-    }
-
     /// The group knows no position: begin as configured.
-    fn begin(&self, shard: usize, extent: Extent, epoch: u64) -> Result<(Owned, NextOffset), Hindrance> {
+    fn begin(&mut self, shard: usize, extent: Extent, epoch: u64) -> Result<(Owned, NextOffset), Hindrance> {
         let tenant = &self.tenants[shard];
         // Deleting a topic deletes its offsets, and an idle group forgets them: to begin again would be a silent reset.
         if let Ok(Some(found)) = tenant.load(&self.links.store, NextOffset(u64::MAX))
@@ -267,7 +267,8 @@ impl KafkaWorker {
                 )));
             }
         };
-        let mut owned = Owned::new(self.empty(shard)?, start, epoch);
+        let ledger = self.first_ledger(shard, start)?;
+        let mut owned = Owned::new(self.empty(shard)?, start, ledger, epoch);
         (owned.position, owned.is_unknown) = (start, true);
         Ok((owned, start))
     }
@@ -291,7 +292,10 @@ impl KafkaWorker {
                     Producer::fence(&options.settings, &self.transactional_id, options.most_bytes)
                 });
                 faults::pass("after_fence");
-                made?
+                let mut made = made?;
+                self.watchdog.during("closing outputs", || self.close_former(&mut made))?;
+                self.has_fenced = true;
+                made
             }
             Delivery::AtLeastOnce => Producer::plain(&options.settings, options.most_bytes)?,
         };

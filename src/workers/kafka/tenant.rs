@@ -16,6 +16,7 @@ use super::super::message::{Saved, ShardStatus, Stored};
 use super::super::owned;
 use super::super::report::{self, Report};
 use super::StreamSpec;
+use super::proof::Ledger;
 use crate::codec::{CodecError, Reader, Writer};
 use crate::kafka::{Extent, Message, Part, TopicId};
 use crate::metrics::Metrics;
@@ -38,6 +39,9 @@ pub(in crate::workers) struct Tenant {
     pub(super) topic_id: Option<TopicId>,
     /// Where records could not be read, and how often in a row.
     pub(super) unread: Option<(NextOffset, u32)>,
+    /// Since when it is being restored in vain, and where its outputs ended at the first look.
+    pub(super) tried_since: Option<Instant>,
+    pub(super) first_seen: Option<Vec<u64>>,
 }
 
 #[derive(Debug)]
@@ -79,8 +83,7 @@ pub(super) struct Owned {
     pub(super) shard: Shard,
     /// C: what the group has committed.
     pub(super) committed: NextOffset,
-    /// Records from here on are emitted: C as it was when the shard was restored.
-    pub(super) emit_from: NextOffset,
+    pub(super) ledger: Ledger,
     /// What the next commit will say. Behind the last record, and behind what is no record.
     pub(super) position: NextOffset,
     /// The record that must come first, because the state says that it was folded last.
@@ -109,7 +112,7 @@ pub(super) struct Found {
 
 impl Tenant {
     pub(in crate::workers) fn away(id: ShardId, part: Part, stream: Arc<StreamSpec>) -> Self {
-        Self { id, part, stream, state: State::Away, topic_id: None, unread: None }
+        Self { id, part, stream, state: State::Away, topic_id: None, unread: None, tried_since: None, first_seen: None }
     }
 
     pub(super) fn identity(&self) -> Identity {
@@ -121,6 +124,11 @@ impl Tenant {
             State::Owned(owned) => Some(owned),
             State::Away | State::Returning | State::Refused(_) => None,
         }
+    }
+
+    /// It is restored, or another's: the next time begins anew.
+    pub(super) fn forget_trying(&mut self) {
+        (self.tried_since, self.first_seen) = (None, None);
     }
 
     pub(super) fn forget_figures(&self, metrics: &Metrics) {
@@ -235,11 +243,11 @@ fn identity(plan: &Plan, part: &Part) -> Identity {
 }
 
 impl Owned {
-    pub(super) fn new(found: Found, committed: NextOffset, epoch: u64) -> Self {
+    pub(super) fn new(found: Found, committed: NextOffset, ledger: Ledger, epoch: u64) -> Self {
         Self {
             epoch,
             committed,
-            emit_from: committed,
+            ledger,
             position: found.shard.next(),
             expected: found.last,
             last: found.last,
@@ -257,7 +265,7 @@ impl Owned {
 
     /// Whether there is something to tell the group.
     pub(super) fn is_dirty(&self) -> bool {
-        self.position > self.committed || self.is_unknown
+        self.position > self.committed || self.is_unknown || self.ledger.owes && self.position >= self.committed
     }
 
     /// The state and how to recognise its log.

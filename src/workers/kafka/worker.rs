@@ -1,8 +1,8 @@
 //! One worker: folds what the poll thread hands it, emits, commits, answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::snapshots::Snapshots;
 use super::tenant::{Owned, State, Tenant};
 use super::watchdog::Watchdog;
 use super::{Command, Delivery, Feed, KafkaOptions, Leaving};
-use crate::kafka::{Fault, Group, Producer, Remedy};
+use crate::kafka::{Fault, Group, Producer, Remedy, Tail};
 use crate::metrics::Metrics;
 use crate::shard::{Outcome, Shard};
 use crate::store::Store;
@@ -41,14 +41,7 @@ pub(in crate::workers) struct Links {
     pub(in crate::workers) metrics: Metrics,
     pub(in crate::workers) jobs: SyncSender<Job>,
     pub(in crate::workers) commands: Sender<Command>,
-    pub(in crate::workers) stopping: Arc<AtomicBool>,
     pub(in crate::workers) residency: Residency,
-}
-
-impl Links {
-    pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
 }
 
 /// What was emitted since the last commit.
@@ -63,8 +56,10 @@ pub(in crate::workers) struct KafkaWorker {
     pub(super) tenants: Vec<Tenant>,
     pub(super) links: Links,
     pub(super) producers: BTreeMap<Delivery, Producer>,
-    /// Shards in whose outputs the present transactional producer has nothing left open from before.
-    pub(super) closed: BTreeSet<usize>,
+    /// What earlier lives left open is given up.
+    pub(super) has_fenced: bool,
+    /// While partitions are restored.
+    pub(super) tail: Option<Tail>,
     pub(super) transactional_id: String,
     pub(super) watchdog: Watchdog,
     /// For the mutant that does not go back.
@@ -102,7 +97,8 @@ impl KafkaWorker {
             tenants,
             links,
             producers: BTreeMap::new(),
-            closed: BTreeSet::new(),
+            has_fenced: false,
+            tail: None,
             watchdog: Watchdog::start()?,
             kept: BTreeMap::new(),
             emitter: Emitter::default(),
@@ -223,6 +219,7 @@ impl KafkaWorker {
         for shard in shards {
             tracing::info!(shard = %self.tenants[*shard].id, ?how, "partition given up");
             self.tenants[*shard].state = State::Away;
+            self.tenants[*shard].forget_trying();
             self.tenants[*shard].forget_figures(&self.links.metrics);
             self.ingest.leave(*shard);
         }

@@ -7,6 +7,7 @@ use ebb::workers::Mutant;
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, Producer};
 
+use super::hanging::play_torn_commits;
 use super::logs::play_retention;
 use super::{Play, PlaySpec};
 use crate::stage::{GROUP, StageSpec};
@@ -53,6 +54,7 @@ fn fence_out(play: &Play) {
 fn is_caught(mutant: Mutant) -> bool {
     let broken = || match mutant {
         Mutant::SkipIdentity => play_retention(vec![("EBB_MUTANT", mutant.name().to_owned())]),
+        Mutant::BelieveOffsets => play_torn_commits(Some(mutant.name())),
         _ => play(mutant.name()),
     };
     catch_unwind(AssertUnwindSafe(broken)).is_err()

@@ -61,9 +61,18 @@ pub fn length_of(bytes: [u8; 4]) -> io::Result<usize> {
     }
 }
 
-/// What a coordinator answers that has added every partition of an `ADD_PARTITIONS_TO_TXN` (version 0) to its transaction.
+/// What a coordinator answers that has done what `ADD_PARTITIONS_TO_TXN` or `ADD_OFFSETS_TO_TXN` (version 0) ask for.
 pub fn agreement(frame: &[u8]) -> Option<Vec<u8>> {
-    let head = Head::parse(frame).filter(|head| (head.api, head.version) == (Api::ADD_PARTITIONS_TO_TXN, 0))?;
+    let head = Head::parse(frame).filter(|head| head.version == 0)?;
+    let body = match head.api {
+        Api::ADD_PARTITIONS_TO_TXN => added_partitions(frame, &head)?,
+        Api::ADD_OFFSETS_TO_TXN => [&head.correlation.to_be_bytes()[..], &[0; 6]].concat(),
+        _ => return None,
+    };
+    Some([&(body.len() as u32).to_be_bytes()[..], &body].concat())
+}
+
+fn added_partitions(frame: &[u8], head: &Head) -> Option<Vec<u8>> {
     let mut rest = frame.get(14 + head.client.len()..)?;
     let mut take = |bytes: usize| {
         let (taken, behind) = rest.split_at_checked(bytes)?;
@@ -88,5 +97,5 @@ pub fn agreement(frame: &[u8]) -> Option<Vec<u8>> {
             body.extend_from_slice(&[0; 2]);
         }
     }
-    Some([&(body.len() as u32).to_be_bytes()[..], &body].concat())
+    Some(body)
 }

@@ -57,7 +57,8 @@ pub enum Act {
     Hold,
     /// Sent twice in a row; both replies are delivered.
     Repeat,
-    /// The broker never sees it; the client is told that all was done. Only for adding partitions to a transaction.
+    /// The broker never sees it; the client is told that all was done. Only for adding partitions or offsets
+    /// to a transaction.
     Pretend,
     /// Sent after this long.
     Delay(Duration),
