@@ -9,7 +9,7 @@ use rdkafka::message::{Headers, Message as _};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
 use super::consumer::{Part, Told, told_of};
-use super::fault::{Fault, Remedy};
+use super::fault::{self, Fault, Remedy};
 use super::raw::{self, PartitionQueue};
 use super::settings::Settings;
 
@@ -122,15 +122,15 @@ impl Tail {
 
     /// Shows what the last header of this name says in every committed record from `from` on, which lies within the log.
     pub fn read(&self, part: &Part, from: u64, header: &str, mut see: impl FnMut(&[u8])) -> Result<Ends, Fault> {
-        let fault = |error: KafkaError| Fault::repeatable(CALL, &error);
+        let again = |error: KafkaError| Fault::repeatable(CALL, &error);
         let (client, partition) = (self.inner.client().native_ptr(), part.partition as i32);
         // Asked before anything is read: what is decided meanwhile may have been passed.
         let (first, decided) = self.decided(part)?;
         let mut list = TopicPartitionList::new();
-        list.add_partition_offset(&part.topic, partition, Offset::Offset(from as i64)).map_err(fault)?;
+        list.add_partition_offset(&part.topic, partition, Offset::Offset(from as i64)).map_err(again)?;
         let queue = PartitionQueue::of(client, &part.topic, partition, BATCH);
         let mut queue = queue.ok_or_else(|| Fault::new(CALL, Remedy::Retry, format!("{part} has no queue")))?;
-        self.inner.assign(&list).map_err(fault)?;
+        self.inner.assign(&list).map_err(again)?;
         let begun = Instant::now();
         let mut is_at_end = false;
         while !is_at_end {
@@ -138,6 +138,7 @@ impl Tail {
                 match message.error() {
                     None => message.last_header(header).into_iter().for_each(&mut see),
                     Some(RDKafkaErrorCode::PartitionEOF) => is_at_end = true,
+                    Some(code) if fault::is_for_good(code) => return Err(Fault::new(CALL, Remedy::End, code)),
                     Some(code) => return Err(Fault::new(CALL, Remedy::Retry, code)),
                 }
             }
@@ -148,7 +149,7 @@ impl Tail {
             self.inner.poll(SHORT_TURN);
         }
         let written = raw::known_end(client, &part.topic, partition);
-        self.inner.unassign().map_err(fault)?;
+        self.inner.unassign().map_err(again)?;
         Ok(Ends { first, decided, written: written.unwrap_or(decided).max(decided) })
     }
 }

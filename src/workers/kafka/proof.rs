@@ -101,6 +101,12 @@ struct Seen {
     is_whole: bool,
 }
 
+impl Seen {
+    fn written(&self) -> Vec<u64> {
+        self.ends.iter().map(|end| end.written).collect()
+    }
+}
+
 impl Tenant {
     /// Tells the log and the outputs from others.
     fn print(&self) -> u64 {
@@ -135,7 +141,7 @@ impl KafkaWorker {
     /// The ledger of a partition that the group knows nothing of: it begins at `start`.
     pub(super) fn first_ledger(&mut self, shard: usize, start: NextOffset) -> Result<Ledger, Fault> {
         let seen = self.look(shard, None)?;
-        Ok(Ledger::new(start, seen.ends.iter().map(|end| end.written).collect()))
+        Ok(Ledger::new(start, seen.map_or_else(Vec::new, |seen| seen.written())))
     }
 
     /// Holds what the group says of a partition against its outputs.
@@ -144,8 +150,10 @@ impl KafkaWorker {
         let outputs = tenant.places().len();
         let footing = Footing::read(&told.note, tenant.print(), outputs)
             .filter(|footing| footing.since <= told.next && !Mutant::is_any_on());
-        let seen = self.look(shard, footing.as_ref())?;
-        let ends = seen.ends.iter().map(|end| end.written).collect();
+        let Some(seen) = self.look(shard, footing.as_ref())? else {
+            return Ok(Ledger::new(told.next, Vec::new()));
+        };
+        let ends = seen.written();
         let Some(footing) = footing else { return Ok(Ledger::new(told.next, ends)) };
         let tenant = &mut self.tenants[shard];
         let is_decided = tenant.is_decided(&seen.ends);
@@ -179,13 +187,25 @@ impl KafkaWorker {
         Ok(Ledger { standing, ..Ledger::new(emit_from, ends) })
     }
 
-    /// Looks at the outputs of a partition: where they end, and which of them tell of records from the footing on.
-    fn look(&mut self, shard: usize, footing: Option<&Footing>) -> Result<Seen, Fault> {
+    /// Looks at the outputs of a partition: where they end, and which of them tell of records from the footing on. Nothing
+    /// when there are none in transactions, or when they may not be read.
+    fn look(&mut self, shard: usize, footing: Option<&Footing>) -> Result<Option<Seen>, Fault> {
+        if self.tenants[shard].stream.delivery != Delivery::ExactlyOnce {
+            return Ok(None);
+        }
+        match self.read_outputs(shard, footing) {
+            Ok(seen) => Ok(Some(seen)),
+            Err(fault) if fault.remedy == Remedy::End => {
+                tracing::warn!(shard = %self.tenants[shard].id, %fault, "outputs may not be read: the offset is believed");
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn read_outputs(&mut self, shard: usize, footing: Option<&Footing>) -> Result<Seen, Fault> {
         let tenant = &self.tenants[shard];
         let mut seen = Seen { sources: BTreeSet::new(), ends: Vec::new(), is_whole: true };
-        if tenant.stream.delivery != Delivery::ExactlyOnce {
-            return Ok(seen);
-        }
         let tail = match self.tail.take() {
             Some(tail) => tail,
             None => Tail::new(&self.links.options.settings, PATIENCE)?,
