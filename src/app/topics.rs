@@ -133,8 +133,9 @@ fn stream_spec(
 ) -> anyhow::Result<StreamSpec> {
     let target = |topic: &Option<String>| -> anyhow::Result<Option<Target>> {
         let Some(topic) = topic else { return Ok(None) };
-        let partitions = topics.get(topic).map_or(1, |topic| topic.partitions);
-        Ok(Some(Target { topic: CString::new(topic.as_str())?, partitions }))
+        let (partitions, is_compacted) =
+            topics.get(topic).map_or((1, false), |topic| (topic.partitions, topic.is_compacted));
+        Ok(Some(Target { topic: CString::new(topic.as_str())?, partitions, is_compacted }))
     };
     let outputs = match &stream.output {
         None => Outputs::default(),

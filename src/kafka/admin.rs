@@ -43,6 +43,8 @@ pub struct Topic {
     pub partitions: u32,
     /// The largest batch, and so the largest record.
     pub most_bytes: usize,
+    /// Records may be gone because newer ones have their key.
+    pub is_compacted: bool,
 }
 
 /// Asks and makes.
@@ -123,7 +125,7 @@ impl Admin {
                 let message = format!("there is no topic {}; make it, or set kafka.create_topics", want.name);
                 return Err(Fault::new(ASK, Remedy::End, message));
             };
-            topics.insert(want.name.clone(), Topic { partitions, most_bytes: self.most_bytes(&want.name).await });
+            topics.insert(want.name.clone(), self.describe(&want.name, partitions).await);
         }
         Ok(topics)
     }
@@ -148,13 +150,18 @@ impl Admin {
     }
 
     /// Brokers that do not tell are taken to be like most.
-    async fn most_bytes(&self, topic: &str) -> usize {
-        let Ok(client) = self.client() else { return USUAL_BYTES };
+    async fn describe(&self, topic: &str, partitions: u32) -> Topic {
+        let usual = Topic { partitions, most_bytes: USUAL_BYTES, is_compacted: false };
+        let Ok(client) = self.client() else { return usual };
         let options = AdminOptions::new().request_timeout(Some(PATIENCE));
         let told = client.describe_configs([&ResourceSpecifier::Topic(topic)], &options).await;
-        let told = told.ok().into_iter().flatten().flatten().next();
-        let value = told.and_then(|config| config.get("max.message.bytes")?.value.as_ref()?.parse().ok());
-        value.unwrap_or(USUAL_BYTES)
+        let Some(told) = told.ok().into_iter().flatten().flatten().next() else { return usual };
+        let value = |name: &str| told.get(name).and_then(|entry| entry.value.as_deref());
+        Topic {
+            partitions,
+            most_bytes: value("max.message.bytes").and_then(|told| told.parse().ok()).unwrap_or(USUAL_BYTES),
+            is_compacted: value("cleanup.policy").is_some_and(|policy| policy.contains("compact")),
+        }
     }
 }
 

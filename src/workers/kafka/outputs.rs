@@ -18,6 +18,8 @@ use crate::shard::{Outcome, Reason, Verdict};
 pub struct Target {
     pub topic: CString,
     pub partitions: u32,
+    /// Outputs may be gone because newer ones have their key: not even the next owner can count them.
+    pub is_compacted: bool,
 }
 
 impl Target {
@@ -45,14 +47,17 @@ const EXCEPTION: &str = "ebb.Rejected";
 
 impl Outputs {
     pub fn is_empty(&self) -> bool {
-        [&self.unique, &self.duplicate, &self.late, &self.rejected].into_iter().all(Option::is_none)
+        self.targets().next().is_none()
+    }
+
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
+        [&self.unique, &self.duplicate, &self.late, &self.rejected].into_iter().flatten()
     }
 
     /// Every partition that outputs of this source partition go to.
     pub(super) fn places(&self, part: &Part) -> impl Iterator<Item = (&CStr, i32)> {
-        let targets = [&self.unique, &self.duplicate, &self.late, &self.rejected].into_iter().flatten();
         let partition = part.partition;
-        targets.map(move |target| (&*target.topic, target.partition_of(partition)))
+        self.targets().map(move |target| (&*target.topic, target.partition_of(partition)))
     }
 
     /// Whether records of this verdict go anywhere.

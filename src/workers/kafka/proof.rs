@@ -173,7 +173,7 @@ impl KafkaWorker {
             (false, false) => {
                 tracing::error!(
                     shard = %id, found, told = footing.outputs,
-                    "outputs cannot all be seen (one was made anew, or a transaction hangs in it): the offset is believed"
+                    "outputs cannot all be counted (removed, compacted, or behind a transaction that hangs): the offset is believed"
                 );
                 told.next
             }
@@ -205,7 +205,8 @@ impl KafkaWorker {
 
     fn read_outputs(&mut self, shard: usize, footing: Option<&Footing>) -> Result<Seen, Fault> {
         let tenant = &self.tenants[shard];
-        let mut seen = Seen { sources: BTreeSet::new(), ends: Vec::new(), is_whole: true };
+        let is_whole = !tenant.stream.outputs.targets().any(|target| target.is_compacted);
+        let mut seen = Seen { sources: BTreeSet::new(), ends: Vec::new(), is_whole };
         let tail = match self.tail.take() {
             Some(tail) => tail,
             None => Tail::new(&self.links.options.settings, PATIENCE)?,
@@ -261,12 +262,11 @@ impl Look<'_> {
                     found.extend((offset >= self.since.0).then_some(offset));
                 }
             })?;
-            // A log that ends before it did was made anew: what it held is gone, and nobody knows what that was.
-            let is_same = self.from <= ends.written;
-            let is_whole = from == least || oldest.is_some_and(|offset| offset < self.since.0);
-            if is_whole || far >= MOST_LOOKED {
+            // What retention has removed cannot be counted, nor can what stood in a log that was made anew.
+            let is_all = from == self.from || oldest.is_some_and(|offset| offset < self.since.0);
+            if is_all || from == least || far >= MOST_LOOKED {
                 sources.extend(found);
-                return Ok((ends, is_whole && is_same));
+                return Ok((ends, is_all));
             }
             far *= FURTHER;
         }

@@ -97,6 +97,16 @@ impl Node {
         self.process = Some(Process::start(broker, &self.place.log()));
     }
 
+    /// From its next start on clients find it on another port. It must not run.
+    pub fn move_to(&mut self, port: u16) {
+        assert!(self.process.is_none(), "node {} is running", self.place.number);
+        let at = |port: u16| format!("PLAINTEXT://127.0.0.1:{port},");
+        let properties = fs::read_to_string(self.place.properties()).expect("the broker's configuration");
+        let moved = properties.replace(&at(self.place.port), &at(port));
+        fs::write(self.place.properties(), moved).expect("the broker's configuration");
+        (self.place.port, self.place.advertised_port) = (port, port);
+    }
+
     /// kill -9.
     pub fn kill(&mut self) {
         self.process = None;

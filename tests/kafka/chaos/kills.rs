@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Play, PlaySpec, Size};
+use crate::broker::free_ports;
 use crate::stage::{Delivery, StageSpec};
 use crate::{only_from_ci_on, skip_without_own_kafka};
 
@@ -62,6 +63,29 @@ fn kills_and_broker_restarts_lose_nothing_and_double_nothing() {
         }
     }
     play.end(Duration::from_secs(300 + records / per_second));
+}
+
+#[test]
+fn a_broker_that_comes_back_on_another_port_is_found() {
+    skip_without_own_kafka!();
+    only_from_ci_on!();
+    let (moves, records) = Size::from_environment().pick((1, 60_000), (2, 400_000), (5, 2_000_000));
+    let mut play = Play::begin(&PlaySpec::new("elsewhere", records));
+    let ports = free_ports(moves);
+    let all: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let brokers = format!("{},{}", play.stage.brokers(), all.join(","));
+    play.start_with(0, &[("EBB_KAFKA__BROKERS", &brokers)]);
+    for (at, port) in (1..).zip(ports) {
+        play.wait_committed(at * records / (moves as u64 + 2), Duration::from_secs(120));
+        let node = &mut play.stage.cluster.nodes()[0];
+        node.kill();
+        node.move_to(port);
+        node.start();
+        play.stage.cluster.settle();
+        play.note("broker moves");
+    }
+    assert!(play.committed() < records, "all was done before the broker moved");
+    play.end(Duration::from_secs(180));
 }
 
 #[test]
