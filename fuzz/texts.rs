@@ -49,7 +49,7 @@ pub fn targets() -> Vec<Box<dyn Target>> {
         text("paths", 20, || words(&["user.id", "a\\.b.c", "", ".", "\\\\"]), paths),
         text("events", 10, event_seeds, events),
         text("configuration", 1, configuration_seeds, configuration),
-        text("decide-body", 20, body_seeds, |bytes| drop(black_box(ebb::http::fuzzed::decide(bytes)))),
+        text("decide-body", 20, body_seeds, |bytes| _ = black_box(ebb::http::fuzzed::decide(bytes))),
         text("tokens", 20, token_seeds, ebb::http::fuzzed::tokens),
         text("at-least", 20, || words(&["17", "0:17,3:5", "4:"]), ebb::http::fuzzed::at_least),
         text("aggregate-query", 20, query_seeds, ebb::http::fuzzed::query),

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Play, PlaySpec, Tally};
+use super::{DYNAMIC, Play, PlaySpec, Tally};
 use crate::feed::{Feed, FeedSpec};
 use crate::stage::{GROUP, INPUT};
 use crate::{only_from_ci_on, skip_without_own_kafka};
@@ -45,6 +45,37 @@ fn a_log_that_lost_records_is_refused() {
     skip_without_own_kafka!();
     only_from_ci_on!();
     play_retention(Vec::new());
+}
+
+/// What a worker does not read cannot be taken from the client, which would wait for ever; the group must not.
+#[test]
+fn refused_partitions_move_like_others() {
+    skip_without_own_kafka!();
+    only_from_ci_on!();
+    let mut play = Play::begin(&PlaySpec { instances: 2, kafka: DYNAMIC, ..PlaySpec::new("refused", 6_000) });
+    play.start(0);
+    play.wait_committed(6_000, Duration::from_secs(60));
+    assert!(play.instances[0].terminate(Duration::from_secs(60)));
+    Feed::start(&play.stage, FeedSpec { seed: 9, ..FeedSpec::new(3_000) }).finish();
+    let admin = play.stage.cluster.admin();
+    // Of the two that will move at least one is refused.
+    for (partition, committed) in admin.committed(GROUP, INPUT).into_iter().enumerate().take(3) {
+        admin.delete_records(INPUT, partition as i32, committed.expect("a committed offset") + 10);
+    }
+    let told = |play: &Play, number: usize, what: &str| play.instances[number].log_text().matches(what).count();
+    let before = told(&play, 0, "partition taken on");
+    play.start(0);
+    play.wait_until("three refused and one taken on", Duration::from_secs(60), |play| {
+        (told(play, 0, "partition refused"), told(play, 0, "partition taken on")) == (3, before + 1)
+    });
+    play.start(1);
+    play.wait_until("two moved", Duration::from_secs(30), |play| {
+        told(play, 1, "partition refused") + told(play, 1, "partition taken on") == 2
+    });
+    let end = admin.watermarks(INPUT, 3).1;
+    play.wait_until("the last one goes on", Duration::from_secs(30), |_| admin.committed(GROUP, INPUT)[3] == Some(end));
+    *play.done.entry("partitions refused").or_default() += 3;
+    Tally::of("refused").with("records", 9_000).done(&play).tell();
 }
 
 /// A topic of the same name, longer than the one before it ever was, takes its place while an instance is in the middle of
