@@ -9,13 +9,13 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
 
+use super::deadline::Deadline;
 use super::problem::{Kind, Problem};
 use crate::units;
 
 /// Reads the body of a request that must be JSON. Nothing is read when the head already tells that it cannot be taken.
-pub(super) async fn read_json(request: Request, most_bytes: usize, deadline: Instant) -> Result<Bytes, Problem> {
+pub(super) async fn read_json(request: Request, most_bytes: usize, deadline: &mut Deadline) -> Result<Bytes, Problem> {
     let is_json =
         |media: &str| media == "application/json" || media.starts_with("application/") && media.ends_with("+json");
     require(request.headers(), is_json, "send content-type: application/json")?;
@@ -23,21 +23,21 @@ pub(super) async fn read_json(request: Request, most_bytes: usize, deadline: Ins
 }
 
 /// As [`read_json`], of a request that must be plain bytes.
-pub(super) async fn read_bytes(request: Request, most_bytes: usize, deadline: Instant) -> Result<Bytes, Problem> {
+pub(super) async fn read_bytes(request: Request, most_bytes: usize, deadline: &mut Deadline) -> Result<Bytes, Problem> {
     let is_bytes = |media: &str| media == "application/octet-stream";
     require(request.headers(), is_bytes, "send content-type: application/octet-stream")?;
     read(request, most_bytes, deadline).await
 }
 
-async fn read(request: Request, most_bytes: usize, deadline: Instant) -> Result<Bytes, Problem> {
+async fn read(request: Request, most_bytes: usize, deadline: &mut Deadline) -> Result<Bytes, Problem> {
     let body = request.into_body();
     // A declared length; what comes in chunks is measured while it is read.
     if body.size_hint().lower() > most_bytes as u64 {
         return Err(too_large(most_bytes));
     }
-    match timeout_at(deadline, collect(body, most_bytes)).await {
-        Ok(bytes) => bytes,
-        Err(_) => Err(Problem::new(Kind::BodyTimeout, "send the whole body at once and without pauses")),
+    match deadline.wait_for(collect(body, most_bytes)).await {
+        Some(bytes) => bytes,
+        None => Err(Problem::new(Kind::BodyTimeout, "send the whole body at once and without pauses")),
     }
 }
 
@@ -50,8 +50,13 @@ fn require(headers: &HeaderMap, is_right: impl Fn(&str) -> bool, right: &'static
         return Err(Problem::new(Kind::UnsupportedEncoding, detail));
     }
     let declared = text(header::CONTENT_TYPE).unwrap_or_default();
-    let media = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if is_right(&media) { Ok(()) } else { Err(Problem::new(Kind::UnsupportedMediaType, right)) }
+    let media = declared.split(';').next().unwrap_or_default().trim();
+    // Nearly all write it in small letters.
+    if is_right(media) || is_right(&media.to_ascii_lowercase()) {
+        Ok(())
+    } else {
+        Err(Problem::new(Kind::UnsupportedMediaType, right))
+    }
 }
 
 async fn collect(mut body: Body, most_bytes: usize) -> Result<Bytes, Problem> {

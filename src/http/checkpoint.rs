@@ -7,10 +7,10 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, timeout_at};
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::json;
+use super::deadline::Deadline;
 use super::openapi::Common;
 use super::problem::{Kind, Problem};
 use super::routes::Api;
@@ -74,12 +74,12 @@ pub(super) async fn show(
     State(api): State<Arc<Api>>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let deadline = Instant::now() + api.limits.request_timeout;
+    let mut deadline = Deadline::of(&api.limits);
     let streams = meant(&api, asked)?;
     api.require_ready()?;
     let mut checkpoints = Vec::new();
     for (name, stream) in streams {
-        let Ok(shards) = timeout_at(deadline, stream.status()).await else {
+        let Some(shards) = deadline.wait_for(stream.status()).await else {
             return Err(Problem::new(Kind::AnswerTimeout, "the service is overloaded; ask again later"));
         };
         checkpoints.extend(shards?.into_iter().map(|shard| Checkpoint {
@@ -107,7 +107,7 @@ pub(super) async fn take(
     State(api): State<Arc<Api>>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let deadline = Instant::now() + api.limits.request_timeout;
+    let mut deadline = Deadline::of(&api.limits);
     let streams = meant(&api, asked)?;
     api.require_ready()?;
     if let Some(why) = api.streams.store_failure() {
@@ -115,7 +115,7 @@ pub(super) async fn take(
     }
     let mut checkpoints = Vec::new();
     for (name, stream) in streams {
-        let Ok(stored) = timeout_at(deadline, stream.save()).await else {
+        let Some(stored) = deadline.wait_for(stream.save()).await else {
             let detail = "not all shards were stored in time; what was stored stays, ask again later";
             return Err(Problem::new(Kind::CheckpointFailed, detail));
         };

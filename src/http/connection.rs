@@ -1,10 +1,10 @@
 //! One connection, from its first byte to its end.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 
-use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
-use tower::Service;
 
+use super::observe::{OTHER, Observed};
 use super::pace::{Pace, Paced, Phase};
 use super::server::HttpLimits;
 use super::tls::Tls;
@@ -26,7 +26,7 @@ const LEAST_BUFFER: usize = 8192;
 /// What all connections of a listener share.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
-    pub(super) router: Router,
+    pub(super) routes: Observed,
     pub(super) metrics: Metrics,
     pub(super) limits: Arc<HttpLimits>,
     pub(super) tls: Option<Tls>,
@@ -71,15 +71,15 @@ impl Shared {
     async fn serve_on<S: AsyncRead + AsyncWrite + Unpin>(self, socket: S) {
         let pace = Arc::new(Pace::new(self.limits.clone()));
         let io = TokioIo::new(Paced { socket, pace: pace.clone(), discarded: 0 });
-        let (router, paced) = (self.router, pace.clone());
+        let (routes, paced) = (self.routes, pace.clone());
         let service = service_fn(move |request| {
             paced.head_is_read();
-            let answer = router.clone().call(request);
+            let answer = routes.clone().answer(request);
             let paced = paced.clone();
             async move {
                 let answer = answer.await;
                 paced.is_answered();
-                answer
+                Ok::<_, Infallible>(answer)
             }
         });
         let mut connection = pin!(protocol(&self.limits).serve_connection(io, service));
@@ -119,7 +119,7 @@ fn tell(ended: hyper::Result<()>, metrics: &Metrics) {
         () if error.is_parse() => "400",
         () => return tracing::debug!(%error, "connection broken"),
     };
-    metrics.http_requests.with_label_values(&[super::observe::OTHER, status]).inc();
+    metrics.http_requests.with_label_values(&[OTHER, status]).inc();
 }
 
 fn cut(phase: Phase, metrics: &Metrics) {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use tokio::time::{Instant, timeout_at};
 
 use super::body::{self, json};
+use super::deadline::Deadline;
 use super::decision::{DecideAnswer, Decision, Decisions};
 use super::forms::DecideBody;
 use super::guard;
@@ -65,17 +65,17 @@ pub(super) async fn decide(
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let deadline = Instant::now() + api.limits.request_timeout;
+    let mut deadline = Deadline::of(&api.limits);
     let (name, stream) = api.stream(name)?;
     api.require_ready()?;
     let scope = guard::scope(&request);
-    let body = body::read_json(request, api.limits.max_body_bytes, deadline).await?;
+    let body = body::read_json(request, api.limits.max_body_bytes, &mut deadline).await?;
     let (events, intent, partition) = Envelope::parse(&body)?;
     if let Intent::Record = intent {
         scope.require_write()?;
     }
     let stream = &stream.narrowed(partition)?;
-    let call = Call { name: &name, stream, metrics: &api.metrics, deadline };
+    let mut call = Call { name: &name, stream, metrics: &api.metrics, deadline };
     call.decide(events, intent).await
 }
 
@@ -84,11 +84,11 @@ struct Call<'a> {
     name: &'a str,
     stream: &'a Stream,
     metrics: &'a Metrics,
-    deadline: Instant,
+    deadline: Deadline,
 }
 
 impl Call<'_> {
-    async fn decide(&self, events: Events<'_>, intent: Intent) -> Result<Response, Problem> {
+    async fn decide(&mut self, events: Events<'_>, intent: Intent) -> Result<Response, Problem> {
         let (mut decisions, answered) = match intent {
             Intent::Record => (self.record(&events).await?, None),
             Intent::Ask(asked) => self.ask(&events, asked).await?,
@@ -104,26 +104,26 @@ impl Call<'_> {
         })
     }
 
-    async fn record(&self, events: &Events<'_>) -> Result<Vec<Decision>, Problem> {
+    async fn record(&mut self, events: &Events<'_>) -> Result<Vec<Decision>, Problem> {
         let read = events.as_slice().iter().map(|event| self.stream.submission(event.get().as_bytes().to_vec()));
         let (submissions, verdicts) = split(read);
         self.count_rejected(&verdicts);
-        let recorded = match timeout_at(self.deadline, self.stream.record(submissions)).await {
-            Ok(recorded) => recorded?,
-            Err(_) => return Err(Problem::new(Kind::AnswerTimeout, UNCERTAIN)),
+        let recorded = match self.deadline.wait_for(self.stream.record(submissions)).await {
+            Some(recorded) => recorded?,
+            None => return Err(Problem::new(Kind::AnswerTimeout, UNCERTAIN)),
         };
         merge(verdicts, recorded.iter().map(|recorded| Ok(Decision::recorded(recorded))))
     }
 
     /// The decisions and, where partitions can be another instance's, those that were asked.
-    async fn ask(&self, events: &Events<'_>, asked: Asked) -> Result<(Vec<Decision>, Option<Vec<u32>>), Problem> {
+    async fn ask(&mut self, events: &Events<'_>, asked: Asked) -> Result<(Vec<Decision>, Option<Vec<u32>>), Problem> {
         let Asked { window, penalties, share, at_least, depth } = asked;
         self.stream.plan().dedup.window_of(window)?;
         let reader = self.stream.reader();
         let subjects = events.as_slice().iter().map(|event| reader.read_subject(event.get().as_bytes()));
         let question = |subject| Question { subject, window, penalties, share };
         let (questions, verdicts) = split(subjects.map(|read| read.map(question)));
-        let Ok(answers) = timeout_at(self.deadline, self.stream.ask(questions, depth, &at_least)).await else {
+        let Some(answers) = self.deadline.wait_for(self.stream.ask(questions, depth, &at_least)).await else {
             return Err(late(&at_least));
         };
         let answers = answers?;

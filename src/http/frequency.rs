@@ -6,10 +6,10 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, timeout_at};
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::{self, json};
+use super::deadline::Deadline;
 use super::decision::{Frequency, ReasonName, explain};
 use super::forms::FrequencyBody;
 use super::openapi::Common;
@@ -96,13 +96,13 @@ pub(super) async fn one(
     name: Result<Path<String>, PathRejection>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let deadline = Instant::now() + api.limits.request_timeout;
+    let mut deadline = Deadline::of(&api.limits);
     let (_, stream) = api.stream(name)?;
     let Query(asked) = asked.map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
     let at_least = read_at_least(asked.at_least.as_deref())?;
     let stream = &stream.narrowed(read_partition(asked.partition.as_deref())?)?;
     api.require_ready()?;
-    let (mut counted, as_of, partitions) = count(stream, &[asked.item.as_bytes()], &at_least, deadline).await?;
+    let (mut counted, as_of, partitions) = count(stream, &[asked.item.as_bytes()], &at_least, &mut deadline).await?;
     let counted = counted.pop().expect("as many counts as items, and there is one item");
     Ok(json(&ItemFrequency { counted, as_of, partitions }))
 }
@@ -125,16 +125,16 @@ pub(super) async fn many(
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let deadline = Instant::now() + api.limits.request_timeout;
+    let mut deadline = Deadline::of(&api.limits);
     let (_, stream) = api.stream(name)?;
     api.require_ready()?;
-    let body = body::read_json(request, api.limits.max_body_bytes, deadline).await?;
+    let body = body::read_json(request, api.limits.max_body_bytes, &mut deadline).await?;
     let Envelope { items, at_least, partition } = parse_json(&body)?;
     let at_least = Place::read(at_least.as_ref())?;
     let items = items.whole()?;
     let stream = &stream.narrowed(partition)?;
     let items: Vec<&[u8]> = items.iter().map(|item| item.get().as_bytes()).collect();
-    let (frequencies, as_of, partitions) = count(stream, &items, &at_least, deadline).await?;
+    let (frequencies, as_of, partitions) = count(stream, &items, &at_least, &mut deadline).await?;
     Ok(json(&ItemFrequencies { frequencies, as_of, partitions }))
 }
 
@@ -142,7 +142,7 @@ async fn count(
     stream: &Stream,
     items: &[&[u8]],
     at_least: &AtLeast,
-    deadline: Instant,
+    deadline: &mut Deadline,
 ) -> Result<(Vec<Counted>, Vec<AsOf>, Option<Partitions>), Problem> {
     if stream.plan().frequency.is_none() {
         let detail = "this stream counts no items; add frequency: {half_life: 1h} to it";
@@ -151,9 +151,9 @@ async fn count(
     let reader = stream.reader();
     let read: Vec<Result<Subject, Reason>> = items.iter().map(|item| reader.read_subject(item)).collect();
     let known = read.iter().flatten().cloned().collect();
-    let counted = match timeout_at(deadline, stream.count(known, at_least)).await {
-        Ok(counted) => counted?,
-        Err(_) => return Err(late(at_least)),
+    let counted = match deadline.wait_for(stream.count(known, at_least)).await {
+        Some(counted) => counted?,
+        None => return Err(late(at_least)),
     };
     let mut counts = counted.counts.into_iter();
     let place = |read| match read {

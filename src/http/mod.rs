@@ -16,6 +16,7 @@ mod aggregates;
 mod body;
 mod checkpoint;
 mod connection;
+mod deadline;
 mod decide;
 mod decision;
 mod details;

@@ -1,18 +1,22 @@
 //! What is found where.
 
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, any, get, post};
-use axum::{Extension, Router};
+use tower::service_fn;
 
 use super::guard::{self, Guard};
+use super::observe::Observed;
 use super::problem::{Kind, Problem};
 use super::server::HttpLimits;
 use super::tokens::{Scope, Tokens};
-use super::{aggregates, checkpoint, decide, frequency, observe, openapi, probes, problems, status};
+use super::{aggregates, checkpoint, decide, frequency, openapi, probes, problems, status};
 use crate::metrics::Metrics;
 use crate::workers::{Readiness, Stream, Streams};
 
@@ -30,6 +34,7 @@ pub struct Routes {
     /// Only with a token, where there are any.
     guarded: Router<Arc<Api>>,
     open: Router<Arc<Api>>,
+    paths: BTreeSet<&'static str>,
     api: Arc<Api>,
     tokens: Option<Tokens>,
 }
@@ -37,19 +42,22 @@ pub struct Routes {
 impl Routes {
     /// Questions and events.
     pub fn service(api: Arc<Api>) -> Self {
-        Self { guarded: guarded(SERVICE).merge(router(&[UNKNOWN_STATISTIC])), open: open(SERVICE), api, tokens: None }
+        let guarded = guarded(SERVICE).merge(router(&[UNKNOWN_STATISTIC]));
+        let paths = SERVICE.iter().chain([&UNKNOWN_STATISTIC]).map(|route| route.path).collect();
+        Self { guarded, open: open(SERVICE), paths, api, tokens: None }
     }
 
     /// Probes and metrics: open to whoever reaches the listener.
     pub fn admin(api: Arc<Api>) -> Self {
-        Self { guarded: Router::new(), open: router(ADMIN), api, tokens: None }
+        Self { guarded: Router::new(), open: router(ADMIN), paths: admin_paths(), api, tokens: None }
     }
 
     /// Everything on one listener. Metrics are guarded there as the service is; orchestrators have no tokens, so that probes
     /// are not.
     pub fn all(api: Arc<Api>) -> Self {
-        let service = Self::service(api);
-        Self { guarded: service.guarded.merge(guarded(ADMIN)), open: service.open.merge(open(ADMIN)), ..service }
+        let Self { guarded: questions, open: described, mut paths, .. } = Self::service(api.clone());
+        paths.append(&mut admin_paths());
+        Self { guarded: questions.merge(guarded(ADMIN)), open: described.merge(open(ADMIN)), paths, api, tokens: None }
     }
 
     /// Asks for tokens where they are needed.
@@ -59,25 +67,32 @@ impl Routes {
 
     /// Probes and metrics, and for everything else that it is too early.
     pub fn waiting(api: Arc<Api>) -> Self {
-        let open = open(ADMIN).route("/v1/{*rest}", any(probes::ready));
-        Self { guarded: guarded(ADMIN), open, api, tokens: None }
+        const EVERYTHING: &str = "/v1/{*rest}";
+        let open = open(ADMIN).route(EVERYTHING, any(probes::ready));
+        let mut paths = admin_paths();
+        paths.insert(EVERYTHING);
+        Self { guarded: guarded(ADMIN), open, paths, api, tokens: None }
     }
 
     /// The routes as axum's own type, for tests that need no socket.
     pub fn into_router(self) -> Router {
-        self.into_parts().0
+        let observed = self.into_parts().0;
+        Router::new().fallback_service(service_fn(move |request| {
+            let answer = observed.clone().answer(request);
+            async { Ok::<_, Infallible>(answer.await) }
+        }))
     }
 
-    pub(super) fn into_parts(self) -> (Router, Arc<Api>) {
-        let Self { guarded, open, api, tokens } = self;
+    pub(super) fn into_parts(self) -> (Observed, Arc<Api>) {
+        let Self { guarded, open, paths, api, tokens } = self;
+        // Where there are no tokens whoever comes may do everything: nobody is looked at.
+        let everyone = tokens.is_none().then_some(Scope::Write);
         let router = match tokens {
-            _ if !guarded.has_routes() => guarded,
-            // Whoever comes may do everything: nobody is looked at.
-            None => guarded.route_layer(Extension(Scope::Write)),
-            Some(tokens) => {
+            Some(tokens) if guarded.has_routes() => {
                 let guard = Arc::new(Guard { tokens, metrics: api.metrics.clone() });
                 guarded.route_layer(from_fn_with_state(guard, guard::admit))
             }
+            _ => guarded,
         };
         let router = router
             .merge(open)
@@ -85,9 +100,8 @@ impl Routes {
             .method_not_allowed_fallback(async || {
                 Problem::new(Kind::MethodNotAllowed, "the `allow` header lists the methods that the path takes")
             })
-            .layer(from_fn_with_state(api.clone(), observe::observe))
             .with_state(api.clone());
-        (router, api)
+        (Observed::new(router, &paths, everyone, api.metrics.clone()), api)
     }
 }
 
@@ -218,6 +232,10 @@ pub(super) const ADMIN: &[Route] = &[
     Route { path: "/healthz", access: Access::Open, take: || get(probes::health) },
     Route { path: "/metrics", access: Access::Read, take: || get(probes::metrics) },
 ];
+
+fn admin_paths() -> BTreeSet<&'static str> {
+    ADMIN.iter().map(|route| route.path).collect()
+}
 
 /// A path whose methods need different rights stands there once for each.
 fn router<'a>(routes: impl IntoIterator<Item = &'a Route>) -> Router<Arc<Api>> {

@@ -77,13 +77,13 @@ impl From<TcpListener> for Entrance {
 /// Serves `routes` until `shutdown` is ready, then lets requests in flight finish within `limits.drain`.
 pub async fn serve(entrance: impl Into<Entrance>, routes: Routes, shutdown: impl Future<Output = ()>) {
     let Entrance { listener, tls } = entrance.into();
-    let (router, api) = routes.into_parts();
+    let (routes, api) = routes.into_parts();
     let limits = Arc::new(api.limits.clone());
     let metrics = api.metrics.clone();
     let seats =
         Seats::new(limits.max_connections, limits.max_connections_per_address, metrics.http_connections.clone());
     let (stop, stopping) = watch::channel(false);
-    let shared = Shared { router, metrics, limits: limits.clone(), tls, stopping };
+    let shared = Shared { routes, metrics, limits: limits.clone(), tls, stopping };
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {

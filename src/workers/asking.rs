@@ -104,22 +104,32 @@ impl Stream {
         Ok(())
     }
 
+    async fn send(&self, partition: usize, inquiry: Inquiry, at_least: &AtLeast) -> Result<(), AskError> {
+        let route = &self.shards[partition];
+        let ask = Ask { shard: route.shard, at_least: at_least.of(partition), asked: Instant::now(), inquiry };
+        route.worker.send(Message::Ask(ask)).await.map_err(|_| AskError::Stopping)
+    }
+
+    /// What a partition answered; nothing when it left meanwhile.
+    async fn answer_of<T>(&self, partition: usize, reply: oneshot::Receiver<T>) -> Result<Option<T>, AskError> {
+        match reply.await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(_) if self.is_shared() && !self.is_here(partition) => Ok(None),
+            Err(_) => Err(AskError::Stopping),
+        }
+    }
+
     /// Sends all inquiries, then collects their answers. A partition that left meanwhile has none.
     async fn gather<G, T>(&self, asked: Vec<Asked<G, T>>, at_least: &AtLeast) -> Result<Vec<(usize, G, T)>, AskError> {
         let mut replies = Vec::with_capacity(asked.len());
         for (partition, about, inquiry, reply) in asked {
-            let route = &self.shards[partition];
-            let position = at_least.of(partition);
-            let ask = Ask { shard: route.shard, at_least: position, asked: Instant::now(), inquiry };
-            route.worker.send(Message::Ask(ask)).await.map_err(|_| AskError::Stopping)?;
+            self.send(partition, inquiry, at_least).await?;
             replies.push((partition, about, reply));
         }
         let mut answers = Vec::with_capacity(replies.len());
         for (partition, about, reply) in replies {
-            match reply.await {
-                Ok(answer) => answers.push((partition, about, answer)),
-                Err(_) if self.is_shared() && !self.is_here(partition) => {}
-                Err(_) => return Err(AskError::Stopping),
+            if let Some(answer) = self.answer_of(partition, reply).await? {
+                answers.push((partition, about, answer));
             }
         }
         Ok(answers)
@@ -128,6 +138,44 @@ impl Stream {
     /// Answers questions in order, once the shards have folded up to `at_least`.
     pub async fn ask(&self, questions: Vec<Question>, depth: Depth, at_least: &AtLeast) -> Result<Answers, AskError> {
         self.check(at_least)?;
+        match self.only_home(&questions) {
+            Some(home) => self.ask_one(home, questions, depth, at_least).await,
+            None => self.ask_several(questions, depth, at_least).await,
+        }
+    }
+
+    /// The partition that all questions go to. Most are asked alone: they need not be sorted by partition.
+    fn only_home(&self, questions: &[Question]) -> Option<usize> {
+        match questions {
+            [] => None,
+            [question] if !self.is_shared() && self.only.is_none() => Some(self.partition_of(question.subject.route)),
+            _ => self.destination(),
+        }
+    }
+
+    async fn ask_one(
+        &self,
+        home: usize,
+        questions: Vec<Question>,
+        depth: Depth,
+        at_least: &AtLeast,
+    ) -> Result<Answers, AskError> {
+        if !self.is_here(home) {
+            return Err(AskError::Elsewhere);
+        }
+        let (reply, answered) = oneshot::channel();
+        self.send(home, Inquiry::Decide { questions, depth, reply }, at_least).await?;
+        let Answered { answers, as_of } = self.answer_of(home, answered).await?.ok_or(AskError::Elsewhere)?;
+        let answers = answers.into_iter().map(|answer| (answer, as_of)).collect();
+        Ok(Answers { answers, answered: vec![home as u32] })
+    }
+
+    async fn ask_several(
+        &self,
+        questions: Vec<Question>,
+        depth: Depth,
+        at_least: &AtLeast,
+    ) -> Result<Answers, AskError> {
         let count = questions.len();
         let groups = self.grouped_by_home(questions, |question| question.subject.route);
         let asked = groups.into_iter().map(|(partition, (places, questions))| {

@@ -132,6 +132,21 @@ pub(super) enum Message {
     },
 }
 
+impl Message {
+    /// Takes so little time that those before it may wait for it.
+    pub(super) fn is_brief(&self) -> bool {
+        match self {
+            Self::Record { events, .. } => events.len() <= 1,
+            Self::Ask(ask) => match &ask.inquiry {
+                Inquiry::Decide { questions, depth, .. } => questions.len() <= 1 && *depth == Depth::Verdict,
+                Inquiry::Count { subjects, .. } => subjects.len() <= 1,
+                Inquiry::Aggregate { .. } => false,
+            },
+            Self::Status { .. } | Self::Checkpoint | Self::Save { .. } | Self::Stop { .. } => false,
+        }
+    }
+}
+
 /// Something to be answered once the log is folded up to a position.
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -169,9 +184,30 @@ pub(super) enum Inquiry {
     },
 }
 
+/// An answer and whom to tell it.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Recorded(oneshot::Sender<Result<Vec<Recorded>, RecordError>>, Result<Vec<Recorded>, RecordError>),
+    Decided(oneshot::Sender<Answered<Result<Decided, QuestionError>>>, Answered<Result<Decided, QuestionError>>),
+    Counted(oneshot::Sender<Answered<Option<Count>>>, Answered<Option<Count>>),
+    Part(oneshot::Sender<Result<AggregatePart, AggregateError>>, Result<AggregatePart, AggregateError>),
+}
+
+impl Reply {
+    /// Whoever asked may be gone; what was recorded is recorded all the same.
+    pub(super) fn send(self) {
+        match self {
+            Self::Recorded(reply, recorded) => drop(reply.send(recorded)),
+            Self::Decided(reply, answered) => drop(reply.send(answered)),
+            Self::Counted(reply, answered) => drop(reply.send(answered)),
+            Self::Part(reply, part) => drop(reply.send(part)),
+        }
+    }
+}
+
 impl Inquiry {
-    /// Answers from what is folded; whoever asked may be gone.
-    pub(super) fn answer(self, shard: &Shard) {
+    /// Answers from what is folded.
+    pub(super) fn answer(self, shard: &Shard) -> Reply {
         let as_of = shard.as_of();
         match self {
             Self::Decide { questions, depth, reply } => {
@@ -180,14 +216,15 @@ impl Inquiry {
                     shard.touch(stretch);
                     answers.extend(stretch.iter().map(|question| decide(shard, question, depth)));
                 }
-                let _ = reply.send(Answered { answers, as_of });
+                Reply::Decided(reply, Answered { answers, as_of })
             }
             Self::Count { subjects, reply } => {
                 let answers = subjects.iter().map(|subject| shard.frequency(subject)).collect();
-                let _ = reply.send(Answered { answers, as_of });
+                Reply::Counted(reply, Answered { answers, as_of })
             }
             Self::Aggregate { question, reply } => {
-                let _ = reply.send(shard.aggregate_part(&question));
+                let part = shard.aggregate_part(&question);
+                Reply::Part(reply, part)
             }
         }
     }

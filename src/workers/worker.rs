@@ -8,11 +8,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::checkpoints::{Checkpoints, Job};
 use super::kafka::Running;
-use super::message::{Ask, Message, RecordError, Recorded, Submission};
+use super::message::{Ask, Message, RecordError, Recorded, Reply, Submission};
 use super::owned::{Handed, OwnedShard, Restored};
 use super::residency::Residency;
 use crate::metrics::Metrics;
@@ -105,7 +106,8 @@ impl Workers {
         }
     }
 
-    /// Starts one thread for each list of shards; restoring goes on in the background.
+    /// Starts one thread for each list of shards; restoring goes on in the background. To be called within the runtime that
+    /// those who ask run on.
     pub fn start(options: &WorkersOptions, lists: Vec<Vec<(ShardId, Arc<Plan>)>>) -> Result<Self, StartError> {
         let mut workers = Self::without_threads(options)?;
         for (index, list) in lists.into_iter().enumerate() {
@@ -116,6 +118,8 @@ impl Workers {
                 shards: Vec::new(),
                 inbox,
                 waiting: Vec::new(),
+                replies: Vec::new(),
+                runtime: Handle::current(),
                 due: VecDeque::new(),
                 options: options.clone(),
                 jobs: workers.jobs(),
@@ -184,6 +188,10 @@ struct Worker {
     inbox: mpsc::Receiver<Message>,
     /// Questions about a part of the log that is not folded yet.
     waiting: Vec<Ask>,
+    /// Answers that are not told yet.
+    replies: Vec<Reply>,
+    /// Where those who ask run.
+    runtime: Handle,
     /// Shards whose checkpoint is due, by their places.
     due: VecDeque<usize>,
     options: WorkersOptions,
@@ -217,6 +225,9 @@ impl Worker {
             depth.set(self.inbox.len() as i64);
             let journalled = self.journal(&mut group);
             for message in group.drain(..) {
+                if !message.is_brief() {
+                    self.tell();
+                }
                 if let Some(stopped) = self.serve(message, &journalled) {
                     // The last thing a worker does; whoever waits for it may have given up.
                     let _ = stopped.send(());
@@ -224,7 +235,19 @@ impl Worker {
                 }
             }
             self.answer_waiting();
+            self.tell();
             self.checkpoint_due();
+        }
+    }
+
+    /// Tells the answers of a group by one task: told one by one, each would wake the runtime anew, which on a busy core is
+    /// a switch to its thread and back.
+    fn tell(&mut self) {
+        if self.replies.len() <= 1 {
+            self.replies.drain(..).for_each(Reply::send);
+        } else {
+            let replies = std::mem::take(&mut self.replies);
+            self.runtime.spawn(async { replies.into_iter().for_each(Reply::send) });
         }
     }
 
@@ -261,8 +284,7 @@ impl Worker {
         match message {
             Message::Record { shard, events, reply } => {
                 let recorded = journalled.clone().map(|()| self.record(shard, &events));
-                // Who asked may be gone; the events are recorded all the same.
-                let _ = reply.send(recorded);
+                self.replies.push(Reply::Recorded(reply, recorded));
             }
             Message::Ask(ask) => self.answer(ask),
             Message::Status { shard, reply } => {
@@ -296,7 +318,8 @@ impl Worker {
             self.waiting.push(ask);
             return;
         }
-        ask.inquiry.answer(shard);
+        let reply = ask.inquiry.answer(shard);
+        self.replies.push(reply);
         self.options.metrics.answer_seconds.observe(ask.asked.elapsed().as_secs_f64());
     }
 

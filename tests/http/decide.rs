@@ -53,6 +53,26 @@ async fn a_batch_is_decided_in_order_whichever_shards_hold_it() {
 }
 
 #[tokio::test]
+async fn those_who_ask_at_the_same_time_get_each_their_own_answer() {
+    let service = std::sync::Arc::new(Service::start().await);
+    let ip = |number: usize| format!("10.1.0.{number}");
+    let known: Vec<String> = (0..200).step_by(2).map(|number| event(&ip(number), 0)).collect();
+    let body = format!(r#"{{"events":[{}],"record":true}}"#, known.join(","));
+    assert_eq!(service.decide("clicks", &body).await.status, 200);
+
+    let asking = (0..200).map(|number| {
+        let (service, body) = (service.clone(), question(&event(&ip(number), 0), ""));
+        tokio::spawn(async move { service.decide("clicks", &body).await.json() })
+    });
+    // All ask before the first is waited for: the worker finds many questions at once.
+    let asking: Vec<_> = asking.collect();
+    for (number, asked) in asking.into_iter().enumerate() {
+        let expected = if number % 2 == 0 { "duplicate" } else { "unique" };
+        assert_eq!(asked.await.unwrap()["verdict"], expected, "{number}");
+    }
+}
+
+#[tokio::test]
 async fn a_rejected_event_spoils_no_other_of_its_batch() {
     let service = Service::start().await;
     let body = format!(r#"{{"events":[{},17,{},{{"ip":"x"}}],"record":true}}"#, event("a", 0), event("b", 0));

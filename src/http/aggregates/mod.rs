@@ -11,9 +11,9 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use tokio::time::{Instant, timeout_at};
 
 use super::body::{self, json};
+use super::deadline::Deadline;
 use super::openapi::Common;
 use super::position::late;
 use super::problem::{Kind, Problem};
@@ -143,7 +143,7 @@ pub(super) async fn unknown() -> Problem {
     ),
 )]
 pub(super) async fn export(State(api): State<Arc<Api>>, names: Names, asked: Asking) -> Result<Response, Problem> {
-    let deadline = Instant::now() + api.limits.request_timeout;
+    let mut deadline = Deadline::of(&api.limits);
     let (aggregate, stream) = found(&api, names)?;
     let asked = Asked::read(asked)?;
     asked.refuse_statistic()?;
@@ -152,14 +152,14 @@ pub(super) async fn export(State(api): State<Arc<Api>>, names: Names, asked: Ask
     api.require_ready()?;
     let at_least = &question.at_least;
     let exported = first_known(question.parts, |part| stream.export(&aggregate, part, at_least));
-    let bytes = in_time(deadline, at_least, exported).await?;
+    let bytes = in_time(&mut deadline, at_least, exported).await?;
     let mut response = bytes.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(EXPORT));
     Ok(response)
 }
 
 async fn ask(api: &Api, names: Names, asked: Asking, wanted: Wanted) -> Result<Response, Problem> {
-    let deadline = Instant::now() + api.limits.request_timeout;
+    let mut deadline = Deadline::of(&api.limits);
     // Before the query: what a statistic needs is no use for an aggregate that is not there.
     let (aggregate, stream) = found(api, names)?;
     let asked = Asked::read(asked)?;
@@ -171,19 +171,19 @@ async fn ask(api: &Api, names: Names, asked: Asking, wanted: Wanted) -> Result<R
         let (aggregate, decay, statistic) = (aggregate.clone(), decay.clone(), statistic.clone());
         stream.aggregate(AggregateQuestion { aggregate, part, decay, statistic }, at_least)
     });
-    let answer = in_time(deadline, at_least, answered).await?;
+    let answer = in_time(&mut deadline, at_least, answered).await?;
     Ok(json(&Answer::of(stream, (&aggregate, wanted.name()), answer)))
 }
 
 async fn merge(api: &Api, names: Names, asked: Asking, request: Request, wanted: Wanted) -> Result<Response, Problem> {
-    let deadline = Instant::now() + api.limits.request_timeout;
+    let mut deadline = Deadline::of(&api.limits);
     let (aggregate, stream) = found(api, names)?;
     let asked = Asked::read(asked)?;
     asked.refuse_part()?;
     let (decay, statistic) = (asked.question(stream)?.decay, asked.statistic(wanted)?);
-    let exports = body::read_bytes(request, api.limits.max_body_bytes, deadline).await?;
+    let exports = body::read_bytes(request, api.limits.max_body_bytes, &mut deadline).await?;
     let question = AggregateQuestion { aggregate: aggregate.clone(), part: Part::Whole, decay, statistic };
-    let merged = in_time(deadline, &AtLeast::Anywhere, stream.merge(question, exports)).await?;
+    let merged = in_time(&mut deadline, &AtLeast::Anywhere, stream.merge(question, exports)).await?;
     Ok(json(&Answer::merged((&aggregate, wanted.name()), merged)))
 }
 
@@ -197,13 +197,13 @@ fn found(api: &Api, names: Names) -> Result<(String, &Stream), Problem> {
 }
 
 async fn in_time<T>(
-    deadline: Instant,
+    deadline: &mut Deadline,
     at_least: &AtLeast,
     answering: impl Future<Output = Result<T, AggregateAskError>>,
 ) -> Result<T, Problem> {
-    match timeout_at(deadline, answering).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(late(at_least)),
+    match deadline.wait_for(answering).await {
+        Some(answer) => Ok(answer?),
+        None => Err(late(at_least)),
     }
 }
 

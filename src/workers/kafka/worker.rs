@@ -322,7 +322,7 @@ impl KafkaWorker {
             self.waiting.push(ask);
             return;
         }
-        ask.inquiry.answer(shard);
+        ask.inquiry.answer(shard).send();
         self.links.metrics.answer_seconds.observe(ask.asked.elapsed().as_secs_f64());
     }
 
