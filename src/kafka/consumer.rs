@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
@@ -15,6 +15,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
+use serde::Deserialize;
 
 use super::fault::{self, Fault, Remedy};
 use super::raw::{self, Message, PartitionQueue};
@@ -105,9 +106,29 @@ pub(super) struct Context {
     changes: Mutex<VecDeque<Event>>,
     /// The consumer is being dropped: nobody is asked any more.
     is_closing: AtomicBool,
+    /// Since when the group's coordinator is not there.
+    missed_since: Mutex<Option<Instant>>,
+}
+
+/// What is looked at of all that librdkafka counts.
+#[derive(Deserialize)]
+struct Statistics {
+    cgrp: Option<Membership>,
+}
+
+#[derive(Deserialize)]
+struct Membership {
+    state: String,
 }
 
 impl ClientContext for Context {
+    fn stats_raw(&self, statistics: &[u8]) {
+        if let Ok(Statistics { cgrp: Some(membership) }) = serde_json::from_slice(statistics) {
+            let mut missed_since = lock(&self.missed_since);
+            *missed_since = (membership.state != "up").then(|| missed_since.unwrap_or_else(Instant::now));
+        }
+    }
+
     /// What matters of it comes by polling.
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::warn!(%error, reason, "consumer");
@@ -155,6 +176,8 @@ pub struct Consumer {
     /// Partitions that told of an error since the last record: librdkafka counts it as one.
     doubtful: BTreeSet<Part>,
     inner: Arc<BaseConsumer<Context>>,
+    /// With the group's coordinator.
+    patience: Duration,
 }
 
 impl std::fmt::Debug for Consumer {
@@ -168,7 +191,8 @@ impl Consumer {
         let end = |error: KafkaError| Fault::new("subscribing", Remedy::End, error);
         let inner: BaseConsumer<Context> = settings.consumer().create_with_context(Context::default()).map_err(end)?;
         inner.subscribe(topics).map_err(end)?;
-        Ok(Self { queues: BTreeMap::new(), doubtful: BTreeSet::new(), inner: Arc::new(inner) })
+        let patience = settings.coordinator_patience();
+        Ok(Self { queues: BTreeMap::new(), doubtful: BTreeSet::new(), inner: Arc::new(inner), patience })
     }
 
     pub fn group(&self) -> Group {
@@ -281,6 +305,13 @@ impl Consumer {
         };
         let known = list.elements().iter().filter_map(position).collect::<Vec<_>>();
         known.into_iter().filter(|(part, _)| !self.doubtful.contains(part)).collect()
+    }
+
+    /// For how long after `then` the coordinator of the group is not there, when that is longer than waiting is of any use:
+    /// librdkafka looks for a coordinator that is another broker now, but not for the same broker at another address.
+    pub fn missed_since(&self, then: Instant) -> Option<Duration> {
+        let missed_for = lock(&self.inner.context().missed_since).map(|since| since.max(then).elapsed());
+        missed_for.filter(|missed_for| *missed_for > self.patience && self.is_reachable())
     }
 
     /// Whether a broker answers.

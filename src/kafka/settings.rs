@@ -37,6 +37,11 @@ const HELD_KBYTES: (&str, &str) = ("queue.buffering.max.kbytes", "65536");
 /// nothing wait, and large batches cost everybody less.
 const LINGER_MS: (&str, &str) = ("linger.ms", "25");
 
+/// How often the consumer says how its membership stands, unless configured.
+const TELLS_EVERY_MS: (&str, &str) = ("statistics.interval.ms", "5000");
+/// How long members that say nothing are missed, unless configured.
+const USUAL_SESSION: Duration = Duration::from_secs(45);
+
 /// Which outputs a producer hears of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hears {
@@ -70,6 +75,12 @@ impl Settings {
     pub(super) fn request_timeout(&self) -> Duration {
         let told = self.properties.get("socket.timeout.ms").and_then(|told| told.parse().ok());
         told.map_or(USUAL_REQUEST_TIMEOUT, Duration::from_millis)
+    }
+
+    /// A coordinator that is not there for so long is not found by waiting any longer.
+    pub(super) fn coordinator_patience(&self) -> Duration {
+        let told = self.properties.get("session.timeout.ms").and_then(|told| told.parse().ok());
+        2 * told.map_or(USUAL_SESSION, Duration::from_millis)
     }
 
     fn base(&self) -> ClientConfig {
@@ -106,6 +117,7 @@ impl Settings {
             config.set(STRATEGY, COOPERATIVE);
         }
         self.set_unless_told(&mut config, AHEAD_KBYTES);
+        self.set_unless_told(&mut config, TELLS_EVERY_MS);
         config
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")

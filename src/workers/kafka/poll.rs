@@ -22,8 +22,9 @@ const WAIT: Duration = Duration::from_millis(2);
 const MOST_WAITING: usize = 4;
 /// How often positions are looked at when there are no records.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long a partition that cannot be restored yet is left alone.
+/// How long a partition that cannot be restored yet is left alone: longer after every try.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+const AGAIN_AT_LEAST_EVERY: Duration = Duration::from_secs(3);
 /// How often unreachable brokers are asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
@@ -46,8 +47,9 @@ pub(in crate::workers) struct Tenancy {
     is_ours: bool,
     /// It is being read.
     is_assigned: bool,
-    /// When its worker is asked again where to begin.
+    /// When its worker is asked again where to begin, and how long it was left alone before.
     again_at: Option<Instant>,
+    alone: Duration,
     waiting: Arc<AtomicUsize>,
     /// Up to where its worker knows the log.
     told: NextOffset,
@@ -67,6 +69,8 @@ pub(in crate::workers) struct Poll {
     epoch: u64,
     unreachable_since: Option<Instant>,
     looked: Instant,
+    /// When brokers were last known not to answer.
+    silent_at: Instant,
 }
 
 /// The ends of the channels that the poll thread holds.
@@ -102,6 +106,7 @@ impl Poll {
             is_ours: false,
             is_assigned: false,
             again_at: None,
+            alone: Duration::ZERO,
             waiting: Arc::default(),
             told: NextOffset(0),
         };
@@ -118,6 +123,7 @@ impl Poll {
             epoch: 0,
             unreachable_since: None,
             looked: Instant::now(),
+            silent_at: Instant::now(),
         }
     }
 
@@ -138,6 +144,7 @@ impl Poll {
                 self.tell_positions();
             }
             self.look_for_brokers();
+            self.look_for_coordinator();
         }
         watchdog.during("leaving the group", || self.consumer.close());
     }
@@ -256,14 +263,15 @@ impl Poll {
         }
         for (part, _) in starts {
             if let Some(tenancy) = self.tenancies.get_mut(&part) {
-                tenancy.is_assigned = true;
+                (tenancy.is_assigned, tenancy.alone) = (true, Duration::ZERO);
             }
         }
     }
 
     fn later(&mut self, part: &Part) {
         if let Some(tenancy) = self.tenancies.get_mut(part).filter(|tenancy| tenancy.is_ours) {
-            tenancy.again_at = Some(Instant::now() + AGAIN_AFTER);
+            tenancy.alone = (2 * tenancy.alone).clamp(AGAIN_AFTER, AGAIN_AT_LEAST_EVERY);
+            tenancy.again_at = Some(Instant::now() + tenancy.alone);
         }
     }
 
@@ -340,10 +348,21 @@ impl Poll {
     fn look_for_brokers(&mut self) {
         if self.unreachable_since.is_some_and(|since| since.elapsed() >= ASK_EVERY) {
             self.unreachable_since = (!self.consumer.is_reachable()).then(Instant::now);
+            self.silent_at = self.unreachable_since.unwrap_or(self.silent_at);
             if self.unreachable_since.is_none() {
                 tracing::info!("the brokers can be reached again");
                 self.joined.send_replace(Restored::Done);
             }
+        }
+    }
+
+    /// A new process finds the coordinator where this one never will (K7).
+    fn look_for_coordinator(&mut self) {
+        if let Some(missed_for) = self.consumer.missed_since(self.silent_at) {
+            self.fail(format!(
+                "brokers answer, but the coordinator of the group is not found for {} s: it has another address now",
+                missed_for.as_secs()
+            ));
         }
     }
 
