@@ -23,7 +23,7 @@ pub fn measure(rig: &Rig, rate: f64) {
         let group = format!("latency-{kind}");
         let command = match kind {
             "ebb" => rig.service(&Service { name: &group, topic: TOPIC, memory: "4MiB", with_outputs: true }),
-            _ => rig.peer("copy-transactional", &group, TOPIC),
+            _ => rig.peer("copy", &group, TOPIC),
         };
         let _process = rig.start(command, &group);
         let mut ages = ages(rig, rate);

@@ -1,10 +1,11 @@
-//! The bare loops: what the client costs when nothing is done with the records. Each runs as a process of its own and is
-//! configured as the service configures its clients.
+//! The bare loops: what the client costs when nothing is done with the records. Each runs as a process of its own. Some
+//! fetch as the client does unless it is told otherwise, which leaves it without records now and then; the others
+//! as the service tells its own.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{self, Event, Part, Settings, Taken};
+use ebb::kafka::{self, Event, Part, Position, Settings, Taken};
 use ebb::shard::NextOffset;
 use rdkafka::bindings as sys;
 use rdkafka::config::ClientConfig;
@@ -25,16 +26,22 @@ const MOST: u64 = 50_000;
 pub fn run(arguments: &[String]) {
     let [kind, brokers, group, topic, output] = arguments else { panic!("peer {arguments:?}") };
     match kind.as_str() {
-        "copy-transactional" => Copier::new(brokers, group, topic, output, Some(group)).run(),
-        "copy-plain" => Copier::new(brokers, group, topic, output, None).run(),
-        "consume" => consume(brokers, group, topic),
+        "copy" => Copier::new(consumer(brokers, group, topic, &[]), brokers, (topic, output), group).run(),
+        "copy-tuned" => Copier::new(consumer(brokers, group, topic, &TUNED), brokers, (topic, output), group).run(),
+        "consume" => consume(consumer(brokers, group, topic, &[]), topic),
+        "consume-tuned" => consume(consumer(brokers, group, topic, &TUNED), topic),
         "consume-batches" => consume_batches(brokers, group, topic),
         other => panic!("no peer {other}"),
     }
 }
 
-fn consumer(brokers: &str, group: &str, topic: &str) -> BaseConsumer {
-    let consumer: BaseConsumer = ClientConfig::new()
+/// How the service fetches.
+const TUNED: [(&str, &str); 2] = [("queued.min.messages", "10000"), ("fetch.queue.backoff.ms", "10")];
+
+fn consumer(brokers: &str, group: &str, topic: &str, tuned: &[(&str, &str)]) -> BaseConsumer {
+    let mut config = ClientConfig::new();
+    tuned.iter().for_each(|(name, value)| _ = config.set(*name, *value));
+    let consumer: BaseConsumer = config
         .set("bootstrap.servers", brokers)
         .set("group.id", group)
         .set("partition.assignment.strategy", "cooperative-sticky")
@@ -78,33 +85,27 @@ struct Copier<'a> {
     producer: BaseProducer,
     topic: &'a str,
     output: &'a str,
-    is_transactional: bool,
 }
 
 impl<'a> Copier<'a> {
-    fn new(brokers: &str, group: &str, topic: &'a str, output: &'a str, transactional: Option<&str>) -> Self {
-        let mut config = ClientConfig::new();
-        config
+    fn new(consumer: BaseConsumer, brokers: &str, (topic, output): (&'a str, &'a str), id: &str) -> Self {
+        let producer: BaseProducer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("enable.idempotence", "true")
             .set("acks", "all")
-            .set("delivery.report.only.error", "true");
-        if let Some(id) = transactional {
-            config.set("transactional.id", id).set("transaction.timeout.ms", "20000").set("linger.ms", "25");
-        }
-        let producer: BaseProducer = config.create().expect("a producer");
-        if transactional.is_some() {
-            producer.init_transactions(CALL).expect("fenced");
-        }
-        let consumer = consumer(brokers, group, topic);
-        Self { consumer, producer, topic, output, is_transactional: transactional.is_some() }
+            .set("delivery.report.only.error", "true")
+            .set("transactional.id", id)
+            .set("transaction.timeout.ms", "20000")
+            .set("linger.ms", "25")
+            .create()
+            .expect("a producer");
+        producer.init_transactions(CALL).expect("fenced");
+        Self { consumer, producer, topic, output }
     }
 
     fn run(&self) {
         loop {
-            if self.is_transactional {
-                self.producer.begin_transaction().expect("a transaction");
-            }
+            self.producer.begin_transaction().expect("a transaction");
             let mut passed = Positions::default();
             let begun = Instant::now();
             while begun.elapsed() < COMMIT_EVERY && passed.records < MOST {
@@ -136,15 +137,11 @@ impl<'a> Copier<'a> {
     fn commit(&self, passed: &Positions) {
         flush(&self.producer);
         let list = passed.list(self.topic);
-        if self.is_transactional {
-            if passed.records > 0 {
-                let metadata = self.consumer.group_metadata().expect("a member");
-                self.producer.send_offsets_to_transaction(&list, &metadata, CALL).expect("offsets");
-            }
-            self.producer.commit_transaction(CALL).expect("committed");
-        } else if passed.records > 0 {
-            self.consumer.commit(&list, CommitMode::Sync).expect("committed");
+        if passed.records > 0 {
+            let metadata = self.consumer.group_metadata().expect("a member");
+            self.producer.send_offsets_to_transaction(&list, &metadata, CALL).expect("offsets");
         }
+        self.producer.commit_transaction(CALL).expect("committed");
     }
 }
 
@@ -157,8 +154,7 @@ fn flush(producer: &BaseProducer) {
 }
 
 /// Consumes one record after the other, as the client's own interface gives them.
-fn consume(brokers: &str, group: &str, topic: &str) {
-    let consumer = consumer(brokers, group, topic);
+fn consume(consumer: BaseConsumer, topic: &str) {
     loop {
         let mut passed = Positions::default();
         let begun = Instant::now();
@@ -202,7 +198,9 @@ fn consume_batches(brokers: &str, group: &str, topic: &str) {
             }
         }
         if committed.elapsed() > COMMIT_EVERY && !assigned.is_empty() {
-            group.commit(&assigned).expect("committed");
+            let position =
+                |(part, next): &(Part, NextOffset)| Position { part: part.clone(), next: *next, note: String::new() };
+            group.commit(&assigned.iter().map(position).collect::<Vec<_>>()).expect("committed");
             committed = Instant::now();
         }
     }

@@ -30,6 +30,11 @@ const STRATEGY: &str = "partition.assignment.strategy";
 const COOPERATIVE: &str = "cooperative-sticky";
 /// What is fetched ahead of one partition's worker at most, unless configured.
 const AHEAD_KBYTES: (&str, &str) = ("queued.max.messages.kbytes", "16384");
+/// As above, in records: what waits longer than it takes to fetch more is out of the processor's cache when its turn
+/// comes, and its memory is new every time.
+const AHEAD_RECORDS: (&str, &str) = ("queued.min.messages", "10000");
+/// When a partition that had enough of either is looked at again. The client's second would let workers run dry.
+const LOOK_AGAIN_MS: (&str, &str) = ("fetch.queue.backoff.ms", "10");
 /// What one producer holds at most until it is written, unless configured.
 const HELD_KBYTES: (&str, &str) = ("queue.buffering.max.kbytes", "65536");
 
@@ -116,8 +121,9 @@ impl Settings {
         if self.properties.get(PROTOCOL).is_none_or(|protocol| protocol != "consumer") {
             config.set(STRATEGY, COOPERATIVE);
         }
-        self.set_unless_told(&mut config, AHEAD_KBYTES);
-        self.set_unless_told(&mut config, TELLS_EVERY_MS);
+        for usual in [AHEAD_KBYTES, AHEAD_RECORDS, LOOK_AGAIN_MS, TELLS_EVERY_MS] {
+            self.set_unless_told(&mut config, usual);
+        }
         config
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
@@ -188,6 +194,9 @@ mod tests {
         assert_eq!(consumer.get("auto.offset.reset"), Some("error"));
         assert_eq!(consumer.get("group.instance.id"), Some("i"));
         assert_eq!(consumer.get("fetch.max.bytes"), Some("1048576"));
+        assert_eq!(consumer.get("queued.min.messages"), Some("10000"));
+        let told = settings(&[("queued.min.messages", "7")]).consumer();
+        assert_eq!(told.get("queued.min.messages"), Some("7"));
         let producer = settings(&[]).transactional("t", 5_000);
         assert_eq!((producer.get("transactional.id"), producer.get("acks")), (Some("t"), Some("all")));
         assert_eq!(producer.get("message.max.bytes"), Some("5000"));
