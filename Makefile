@@ -73,10 +73,10 @@ fuzz-ci: setup ## The same for at most a few seconds a target
 chaos-ci: kafka-jars ## Every fault on a real broker, at the small count: >= 30 kills, 10 broker restarts, 1 M records (ARGS: names, such as chaos::kills)
 	@scripts/kafka/chaos.sh ci $(ARGS)
 
-chaos: kafka-jars ## Every fault on a real broker, at the large count: >= 300 kills, 50 broker restarts, 10 M records (an hour)
+chaos: kafka-jars ## Every fault on a real broker, at the large count: >= 300 kills, 50 broker restarts, 10 M records (more than an hour)
 	@scripts/kafka/chaos.sh full $(ARGS)
 
-mutants: kafka-jars ## Break each rule of recovery on purpose, and see that the faults above show it (ten minutes)
+mutants: kafka-jars ## Break each rule of recovery on purpose, and see that the faults above show it (a quarter of an hour)
 	@EBB_CHAOS=ci cargo test --locked --features fault-points,mutants --test kafka -- --nocapture --test-threads=1 chaos::mutants
 
 contract: setup contract-tools ## Let schemathesis ask the service, 300 requests of each kind for each operation (EBB_CONTRACT=…), with all checks
