@@ -62,34 +62,11 @@ impl Message {
         bytes(message.key, message.key_len)
     }
 
-    /// What the record takes in a log, about.
-    pub fn size(&self) -> usize {
-        let mut size = self.key().map_or(0, <[u8]>::len) + self.payload().map_or(0, <[u8]>::len);
-        self.each_header(|name, value| size += name.len() + value.map_or(0, <[u8]>::len) + 10);
-        size
-    }
-
     fn headers(&self) -> *mut sys::rd_kafka_headers_t {
         let mut headers = ptr::null_mut();
         // SAFETY: the message is valid and keeps owning its headers.
         let error = unsafe { sys::rd_kafka_message_headers(self.0.as_ptr(), &mut headers) };
         if error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR { headers } else { ptr::null_mut() }
-    }
-
-    /// Every header, in order.
-    pub fn each_header(&self, mut see: impl FnMut(&[u8], Option<&[u8]>)) {
-        let headers = self.headers();
-        if headers.is_null() {
-            return;
-        }
-        // SAFETY: the headers live as long as the message; indices are asked for up to their number.
-        unsafe {
-            for index in 0..sys::rd_kafka_header_cnt(headers) {
-                let (mut name, mut value, mut size) = (ptr::null(), ptr::null(), 0);
-                sys::rd_kafka_header_get_all(headers, index, &mut name, &mut value, &mut size);
-                see(CStr::from_ptr(name).to_bytes(), bytes(value, size));
-            }
-        }
     }
 
     /// What the last header of this name says.
