@@ -13,8 +13,9 @@ flock 9
 
 say() { printf 'kafka: %s\n' "$*" >&2; }
 
-# fetched NAME SOURCE: whether NAME was completed from the present content of SOURCE.
-fetched() { cmp -s -- "$2" "$root/$1.from"; }
+# fetched NAME SOURCE: whether NAME was completed from the present content of SOURCE. What is begun anew is not, until it
+# is done: a fetch that breaks off is not taken for whole.
+fetched() { cmp -s -- "$2" "$root/$1.from" || { rm -f -- "$root/$1.from"; false; }; }
 done_with() { cp -- "$2" "$root/$1.from"; }
 
 if [ -z "${KAFKA_BROKERS:-}" ] && ! fetched libs scripts/kafka/pom.xml; then
