@@ -18,7 +18,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use serde::Deserialize;
 
 use super::fault::{self, Fault, Remedy};
-use super::raw::{self, Message, PartitionQueue};
+use super::raw::{self, Membership, Message, PartitionQueue};
 use super::settings::Settings;
 use crate::shard::NextOffset;
 
@@ -28,6 +28,8 @@ const BATCH: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest an undecided transaction is waited for at once: whoever waits has others waiting for it.
 const DECIDED_WITHIN: Duration = Duration::from_secs(2);
+/// How long it may take until the owners know that the group has changed although nothing of theirs has.
+const NOTED_WITHIN: Duration = Duration::from_millis(20);
 
 /// One partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,24 +110,26 @@ pub(super) struct Context {
     is_closing: AtomicBool,
     /// Since when the group's coordinator is not there.
     missed_since: Mutex<Option<Instant>>,
+    /// The membership whose consequences the polling thread has all dealt with. librdkafka's own thread may be ahead of it.
+    known: Mutex<Option<Membership>>,
 }
 
 /// What is looked at of all that librdkafka counts.
 #[derive(Deserialize)]
 struct Statistics {
-    cgrp: Option<Membership>,
+    cgrp: Option<GroupStatistics>,
 }
 
 #[derive(Deserialize)]
-struct Membership {
+struct GroupStatistics {
     state: String,
 }
 
 impl ClientContext for Context {
     fn stats_raw(&self, statistics: &[u8]) {
-        if let Ok(Statistics { cgrp: Some(membership) }) = serde_json::from_slice(statistics) {
+        if let Ok(Statistics { cgrp: Some(group) }) = serde_json::from_slice(statistics) {
             let mut missed_since = lock(&self.missed_since);
-            *missed_since = (membership.state != "up").then(|| missed_since.unwrap_or_else(Instant::now));
+            *missed_since = (group.state != "up").then(|| missed_since.unwrap_or_else(Instant::now));
         }
     }
 
@@ -178,6 +182,8 @@ pub struct Consumer {
     inner: Arc<BaseConsumer<Context>>,
     /// With the group's coordinator.
     patience: Duration,
+    /// When the membership was last noted.
+    noted: Instant,
 }
 
 impl std::fmt::Debug for Consumer {
@@ -192,7 +198,8 @@ impl Consumer {
         let inner: BaseConsumer<Context> = settings.consumer().create_with_context(Context::default()).map_err(end)?;
         inner.subscribe(topics).map_err(end)?;
         let patience = settings.coordinator_patience();
-        Ok(Self { queues: BTreeMap::new(), doubtful: BTreeSet::new(), inner: Arc::new(inner), patience })
+        let (queues, doubtful) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Self { queues, doubtful, inner: Arc::new(inner), patience, noted: Instant::now() })
     }
 
     pub fn group(&self) -> Group {
@@ -204,24 +211,63 @@ impl Consumer {
         if let Some(change) = self.change() {
             return change;
         }
+        let polled = self.serve(wait);
+        if let Some(change) = self.change() {
+            return change;
+        }
+        // Nothing is asked that was not answered.
+        if polled.is_none() && self.noted.elapsed() >= NOTED_WITHIN {
+            self.note_membership();
+        }
+        polled.unwrap_or(Event::Quiet)
+    }
+
+    /// What came that is no change of the assignment; nothing when there is nothing more.
+    fn serve(&self, wait: Duration) -> Option<Event> {
         let part = |message: &BorrowedMessage<'_>| Part {
             topic: message.topic().into(),
             partition: message.partition().max(0) as u32,
         };
-        let polled = self.inner.poll(wait).map(|polled| polled.as_ref().map(part).map_err(KafkaError::clone));
-        if let Some(change) = self.change() {
-            return change;
-        }
-        match polled {
-            Some(Ok(part)) if self.queues.contains_key(&part) => Event::Stray(part),
+        let polled = self.inner.poll(wait)?.as_ref().map(part).map_err(KafkaError::clone);
+        Some(match polled {
+            Ok(part) if self.queues.contains_key(&part) => Event::Stray(part),
             // Fetched for an assignment that has ended.
-            None | Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) => Event::Quiet,
-            Some(Err(error)) => self.judge(&error),
-        }
+            Ok(_) | Err(KafkaError::PartitionEOF(_)) => Event::Quiet,
+            Err(error) => self.judge(&error),
+        })
     }
 
-    fn change(&self) -> Option<Event> {
-        lock(&self.inner.context().changes).pop_front()
+    fn change(&mut self) -> Option<Event> {
+        let is_asked = |event: &Event| matches!(event, Event::Assign(_) | Event::Revoke(_) | Event::Lost(_));
+        let (change, is_last) = {
+            let mut changes = lock(&self.inner.context().changes);
+            (changes.pop_front()?, !changes.iter().any(is_asked))
+        };
+        // What is lost may be another's in the membership that librdkafka has now.
+        if is_last && matches!(change, Event::Assign(_) | Event::Revoke(_)) {
+            self.note_membership();
+        }
+        Some(change)
+    }
+
+    /// Lets the owners commit under the membership that librdkafka has now. Only while everything that it asked is answered
+    /// or about to be: it is a member anew only after an answer.
+    fn note_membership(&mut self) {
+        self.noted = Instant::now();
+        *lock(&self.inner.context().known) = raw::membership(self.inner.client().native_ptr());
+    }
+
+    /// librdkafka takes whatever is assigned or released for the answer to what it asks at that moment, forgets that
+    /// partitions were lost, and becomes a member anew. So what it asked by then is not an orderly request any more.
+    fn distrust_what_waits(&self) {
+        while let Some(event) = self.serve(Duration::ZERO) {
+            lock(&self.inner.context().changes).push_back(event);
+        }
+        for change in lock(&self.inner.context().changes).iter_mut() {
+            if let Event::Revoke(parts) = change {
+                *change = Event::Lost(std::mem::take(parts));
+            }
+        }
     }
 
     fn judge(&self, error: &KafkaError) -> Event {
@@ -249,7 +295,9 @@ impl Consumer {
             self.queues.insert(part.clone(), queue);
             list.add_partition_offset(&part.topic, partition, Offset::Offset(start.0 as i64)).map_err(end)?;
         }
-        self.inner.incremental_assign(&list).map_err(end)
+        let assigned = self.inner.incremental_assign(&list).map_err(end);
+        self.distrust_what_waits();
+        assigned
     }
 
     /// Lets the partitions go.
@@ -260,7 +308,9 @@ impl Consumer {
             self.doubtful.remove(part);
             list.add_partition(&part.topic, part.partition as i32);
         }
-        self.inner.incremental_unassign(&list).map_err(|error| Fault::new("releasing", Remedy::End, error))
+        let released = self.inner.incremental_unassign(&list);
+        self.distrust_what_waits();
+        released.map_err(|error| Fault::new("releasing", Remedy::End, error))
     }
 
     /// What has been fetched of an assigned partition.
@@ -366,8 +416,21 @@ impl Group {
         raw::known_end(self.inner.client().native_ptr(), &part.topic, part.partition as i32).map(NextOffset)
     }
 
+    /// Whether the polling thread has dealt with everything that the group decided. Otherwise what is processed here may be
+    /// another's already, and the brokers, who only see that we are a member, would take it (K2).
+    pub fn is_settled(&self) -> bool {
+        let now = raw::membership(self.inner.client().native_ptr());
+        now.is_some() && *lock(&self.inner.context().known) == now
+    }
+
+    pub(super) fn require_settled(&self) -> Result<(), Fault> {
+        let changed = || Fault::new("committing", Remedy::StartOver, "the group has changed meanwhile");
+        self.is_settled().then_some(()).ok_or_else(changed)
+    }
+
     /// Commits positions outside of a transaction.
     pub fn commit(&self, positions: &[Position]) -> Result<(), Fault> {
+        self.require_settled()?;
         let list = list_of(positions).map_err(|error| Fault::new("committing offsets", Remedy::StartOver, error))?;
         self.inner.commit(&list, CommitMode::Sync).map_err(|error| {
             let remedy = match error.rdkafka_error_code() {

@@ -211,6 +211,8 @@ impl Producer {
         let over = |message: String| Fault::new(CALL, Remedy::StartOver, message);
         let list = list_of(positions).map_err(|error| over(error.to_string()))?;
         let metadata = group.inner.group_metadata().ok_or_else(|| over("not a member of the group".into()))?;
+        // What was asked for before this is no later membership than the one that is settled.
+        group.require_settled()?;
         repeat(|| self.inner.send_offsets_to_transaction(&list, &metadata, TRANSACTION_TIMEOUT), CALL)
     }
 

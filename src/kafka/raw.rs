@@ -243,6 +243,25 @@ pub(super) fn known_end(client: *mut RDKafka, topic: &str, partition: i32) -> Op
     (error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| u64::try_from(high).ok()).flatten()
 }
 
+/// As whom, and in which generation of the group, a client is a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Membership {
+    generation: i32,
+    member: CString,
+}
+
+/// The membership as librdkafka's own thread has it now.
+pub(super) fn membership(client: *mut RDKafka) -> Option<Membership> {
+    // SAFETY: the client is alive; what is given is ours, read while it lives, and destroyed once.
+    unsafe {
+        let metadata = NonNull::new(sys::rd_kafka_consumer_group_metadata(client))?.as_ptr();
+        let generation = sys::rd_kafka_consumer_group_metadata_generation_id(metadata);
+        let member = CStr::from_ptr(sys::rd_kafka_consumer_group_metadata_member_id(metadata)).to_owned();
+        sys::rd_kafka_consumer_group_metadata_destroy(metadata);
+        Some(Membership { generation, member })
+    }
+}
+
 /// What the brokers call this topic among all that ever had its name; 0 where they are too old to say.
 pub(super) fn topic_id(client: *mut RDKafka, topic: &str, patience_ms: c_int) -> Result<u128, RDKafkaErrorCode> {
     let name = CString::new(topic).map_err(|_| RDKafkaErrorCode::InvalidTopic)?;

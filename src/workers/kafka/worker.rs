@@ -29,7 +29,7 @@ const MOST_EMITTED: Emitted = Emitted { records: 50_000, bytes: 16 << 20 };
 /// How long a worker with nothing to do sleeps.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// As above, while somebody waits for a write.
+/// As above, while somebody waits for a write, or a commit for the group.
 const BUSY: Duration = Duration::from_millis(2);
 
 /// The way from one worker to everything else.
@@ -73,6 +73,8 @@ pub(in crate::workers) struct KafkaWorker {
     pub(super) outcomes: Vec<Outcome>,
     pub(super) emitted: Emitted,
     pub(super) dirty_since: Option<Instant>,
+    /// A commit waits until the polling thread has dealt with what the group decided.
+    is_postponed: bool,
 }
 
 /// What woke a worker.
@@ -109,6 +111,7 @@ impl KafkaWorker {
             outcomes: Vec::new(),
             emitted: Emitted::default(),
             dirty_since: None,
+            is_postponed: false,
         })
     }
 
@@ -125,6 +128,7 @@ impl KafkaWorker {
             let idle = if self.ingest.is_busy() { BUSY } else { IDLE };
             let commit_every = self.links.options.commit_every;
             let wait = self.dirty_since.map_or(idle, |since| commit_every.saturating_sub(since.elapsed()).min(idle));
+            let wait = if self.is_postponed { BUSY } else { wait };
             let wake = clock.block_on(async {
                 tokio::select! {
                     Some(feed) = feeds.recv() => Wake::Feed(feed),
@@ -150,7 +154,9 @@ impl KafkaWorker {
             self.producers.values().for_each(Producer::serve);
             self.ingest.serve();
             self.snapshots.serve();
-            if self.is_commit_due() {
+            let is_due = self.is_commit_due();
+            self.is_postponed = is_due && !self.links.group.is_settled();
+            if is_due && !self.is_postponed {
                 self.commit();
             }
             self.answer_waiting();

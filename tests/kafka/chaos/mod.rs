@@ -10,6 +10,7 @@ mod hanging;
 mod kills;
 mod logs;
 mod mutants;
+mod outages;
 mod play;
 mod points;
 mod snapshots;
