@@ -10,24 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 use serde::Deserialize;
 
 use super::fault::{self, Fault, Remedy};
+use super::group::Group;
 use super::raw::{self, Membership, Message, PartitionQueue};
 use super::settings::Settings;
 use crate::shard::NextOffset;
 
 /// Records taken at once.
 const BATCH: usize = 1000;
-/// The longest a question to the brokers takes.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest an undecided transaction is waited for at once: whoever waits has others waiting for it.
-const DECIDED_WITHIN: Duration = Duration::from_secs(2);
 /// How long it may take until the owners know that the group has changed although nothing of theirs has.
 const NOTED_WITHIN: Duration = Duration::from_millis(20);
 
@@ -42,22 +39,6 @@ impl std::fmt::Display for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.topic, self.partition)
     }
-}
-
-/// What is committed of a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    pub next: NextOffset,
-    /// What whoever committed it wrote beside it.
-    pub note: String,
-}
-
-/// What is to be committed of a partition.
-#[derive(Debug, Clone)]
-pub struct Position {
-    pub part: Part,
-    pub next: NextOffset,
-    pub note: String,
 }
 
 /// What polling came to.
@@ -92,17 +73,6 @@ pub enum Taken {
     Trouble(Fault),
 }
 
-/// One topic among all that ever had its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopicId(pub u128);
-
-/// The positions of a log that can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
-    pub first: NextOffset,
-    pub next: NextOffset,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Context {
     changes: Mutex<VecDeque<Event>>,
@@ -111,7 +81,7 @@ pub(super) struct Context {
     /// Since when the group's coordinator is not there.
     missed_since: Mutex<Option<Instant>>,
     /// The membership whose consequences the polling thread has all dealt with. librdkafka's own thread may be ahead of it.
-    known: Mutex<Option<Membership>>,
+    pub(super) known: Mutex<Option<Membership>>,
 }
 
 /// What is looked at of all that librdkafka counts.
@@ -161,7 +131,7 @@ impl ConsumerContext for Context {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -211,30 +181,32 @@ impl Consumer {
         if let Some(change) = self.change() {
             return change;
         }
-        let polled = self.serve(wait);
+        let is_any = self.serve(wait);
         if let Some(change) = self.change() {
             return change;
         }
         // Nothing is asked that was not answered.
-        if polled.is_none() && self.noted.elapsed() >= NOTED_WITHIN {
+        if !is_any && self.noted.elapsed() >= NOTED_WITHIN {
             self.note_membership();
         }
-        polled.unwrap_or(Event::Quiet)
+        Event::Quiet
     }
 
-    /// What came that is no change of the assignment; nothing when there is nothing more.
-    fn serve(&self, wait: Duration) -> Option<Event> {
+    /// Puts what comes behind what waits; whether there was anything but changes of the assignment, which put themselves.
+    fn serve(&self, wait: Duration) -> bool {
         let part = |message: &BorrowedMessage<'_>| Part {
             topic: message.topic().into(),
             partition: message.partition().max(0) as u32,
         };
-        let polled = self.inner.poll(wait)?.as_ref().map(part).map_err(KafkaError::clone);
-        Some(match polled {
+        let Some(polled) = self.inner.poll(wait) else { return false };
+        let event = match polled.as_ref().map(part).map_err(KafkaError::clone) {
             Ok(part) if self.queues.contains_key(&part) => Event::Stray(part),
             // Fetched for an assignment that has ended.
             Ok(_) | Err(KafkaError::PartitionEOF(_)) => Event::Quiet,
             Err(error) => self.judge(&error),
-        })
+        };
+        lock(&self.inner.context().changes).push_back(event);
+        true
     }
 
     fn change(&mut self) -> Option<Event> {
@@ -260,9 +232,7 @@ impl Consumer {
     /// librdkafka takes whatever is assigned or released for the answer to what it asks at that moment, forgets that
     /// partitions were lost, and becomes a member anew. So what it asked by then is not an orderly request any more.
     fn distrust_what_waits(&self) {
-        while let Some(event) = self.serve(Duration::ZERO) {
-            lock(&self.inner.context().changes).push_back(event);
-        }
+        while self.serve(Duration::ZERO) {}
         for change in lock(&self.inner.context().changes).iter_mut() {
             if let Event::Revoke(parts) = change {
                 *change = Event::Lost(std::mem::take(parts));
@@ -375,98 +345,8 @@ impl Consumer {
     }
 }
 
-/// What an owner of partitions may ask and tell the group.
-#[derive(Clone)]
-pub struct Group {
-    pub(super) inner: Arc<BaseConsumer<Context>>,
-}
-
-impl std::fmt::Debug for Group {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Group")
-    }
-}
-
-impl Group {
-    /// Up to where the partition's records are processed, for good: a transaction that is not decided yet is waited for.
-    pub fn committed(&self, part: &Part) -> Result<Option<Told>, Fault> {
-        let mut list = TopicPartitionList::new();
-        list.add_partition(&part.topic, part.partition as i32);
-        let asked = self.inner.committed_offsets(list, DECIDED_WITHIN).and_then(|found| told_of(&found));
-        asked.map_err(|error| Fault::repeatable("reading the committed offset", &error))
-    }
-
-    pub fn extent(&self, part: &Part) -> Result<Extent, Fault> {
-        let asked = self.inner.fetch_watermarks(&part.topic, part.partition as i32, PATIENCE);
-        let (first, next) = asked.map_err(|error| Fault::repeatable("reading the ends of the log", &error))?;
-        Ok(Extent { first: NextOffset(first.max(0) as u64), next: NextOffset(next.max(0) as u64) })
-    }
-
-    /// Which topic of this name there is now. librdkafka goes on in a new one where it stood in the old one.
-    pub fn topic_id(&self, topic: &str) -> Result<TopicId, Fault> {
-        let told = raw::topic_id(self.inner.client().native_ptr(), topic, PATIENCE.as_millis() as i32);
-        told.map(TopicId).map_err(|code| {
-            let remedy = if fault::is_for_good(code) { Remedy::End } else { Remedy::Retry };
-            Fault::new("asking for a topic", remedy, code)
-        })
-    }
-
-    /// How far the log reaches, as far as fetching has told; asks nobody.
-    pub fn known_end(&self, part: &Part) -> Option<NextOffset> {
-        raw::known_end(self.inner.client().native_ptr(), &part.topic, part.partition as i32).map(NextOffset)
-    }
-
-    /// Whether the polling thread has dealt with everything that the group decided. Otherwise what is processed here may be
-    /// another's already, and the brokers, who only see that we are a member, would take it (K2).
-    pub fn is_settled(&self) -> bool {
-        let now = raw::membership(self.inner.client().native_ptr());
-        now.is_some() && *lock(&self.inner.context().known) == now
-    }
-
-    pub(super) fn require_settled(&self) -> Result<(), Fault> {
-        let changed = || Fault::new("committing", Remedy::StartOver, "the group has changed meanwhile");
-        self.is_settled().then_some(()).ok_or_else(changed)
-    }
-
-    /// Commits positions outside of a transaction.
-    pub fn commit(&self, positions: &[Position]) -> Result<(), Fault> {
-        self.require_settled()?;
-        let list = list_of(positions).map_err(|error| Fault::new("committing offsets", Remedy::StartOver, error))?;
-        self.inner.commit(&list, CommitMode::Sync).map_err(|error| {
-            let remedy = match error.rdkafka_error_code() {
-                Some(code) if fault::is_for_good(code) => Remedy::End,
-                _ => Remedy::StartOver,
-            };
-            Fault::new("committing offsets", remedy, error)
-        })
-    }
-}
-
 /// Errors of reading what was fetched: librdkafka goes on behind it as if nothing had been there.
 fn is_damage(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(code, Code::BadMessage | Code::BadCompression | Code::NotImplemented)
-}
-
-pub(super) fn told_of(list: &TopicPartitionList) -> KafkaResult<Option<Told>> {
-    let Some(element) = list.elements().into_iter().next() else { return Ok(None) };
-    element.error()?;
-    Ok(match element.offset() {
-        Offset::Offset(offset) if offset >= 0 => {
-            Some(Told { next: NextOffset(offset as u64), note: element.metadata().to_owned() })
-        }
-        _ => None,
-    })
-}
-
-pub(super) fn list_of(positions: &[Position]) -> KafkaResult<TopicPartitionList> {
-    let mut list = TopicPartitionList::with_capacity(positions.len());
-    for Position { part, next, note } in positions {
-        let mut element = list.add_partition(&part.topic, part.partition as i32);
-        element.set_offset(Offset::Offset(next.0 as i64))?;
-        if !note.is_empty() {
-            element.set_metadata(note);
-        }
-    }
-    Ok(list)
 }

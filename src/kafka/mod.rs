@@ -9,6 +9,7 @@
 mod admin;
 mod consumer;
 mod fault;
+mod group;
 mod overheard;
 mod producer;
 pub mod properties;
@@ -17,8 +18,9 @@ mod reader;
 mod settings;
 
 pub use admin::{Admin, Make, Topic, Wanted};
-pub use consumer::{Consumer, Event, Extent, Group, Part, Position, Taken, Told, TopicId};
+pub use consumer::{Consumer, Event, Part, Taken};
 pub use fault::{Fault, Remedy};
+pub use group::{Extent, Group, Position, Told, TopicId};
 pub use producer::{Committed, Placed, Producer, Sent};
 pub use raw::{Message, Output};
 pub use reader::{Ends, Read, Tail, committed_so_far, read_all};

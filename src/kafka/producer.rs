@@ -4,8 +4,8 @@
 //! left open, and a late request of the old one is refused by its epoch. Only a transaction that holds nothing is ever
 //! aborted by hand.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
@@ -14,8 +14,9 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, Producer as _, ProducerContext};
 
-use super::consumer::{Group, Position, list_of};
+use super::consumer::lock;
 use super::fault::{Fault, Remedy};
+use super::group::{Group, Position, list_of};
 use super::raw::{self, Output, Topics};
 use super::settings::{Hears, Settings, TRANSACTION_TIMEOUT};
 
@@ -41,10 +42,6 @@ struct Deliveries {
     failure: Mutex<Option<String>>,
     placed: Mutex<Vec<Placed>>,
     was_disconnected: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ClientContext for Deliveries {

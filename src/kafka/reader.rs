@@ -8,8 +8,9 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message as _};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
-use super::consumer::{Part, Told, told_of};
+use super::consumer::Part;
 use super::fault::{self, Fault, Remedy};
+use super::group::{Told, told_of};
 use super::raw::{self, PartitionQueue};
 use super::settings::Settings;
 

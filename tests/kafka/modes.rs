@@ -130,9 +130,9 @@ fn loses_nothing_without_transactions(site: &Site) {
     assert_eq!(verdicts.len() as u64, RECORDS, "lost");
 }
 
-/// What is said beside an offset that a transaction commits is there for every member of the group to read.
+/// What is said beside an offset that a transaction commits is there for every member of the group to read: that outputs
+/// are counted rests on it.
 #[test]
-#[ignore = "a probe of the broker, for questions across instances; run it by name"]
 fn offsets_carry_metadata() {
     skip_without_kafka!();
     let site = Site::new("told");

@@ -152,15 +152,18 @@ impl Poll {
     fn obey(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Return(mut parts) => {
-                    parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_ours));
-                    self.release(&parts);
-                    self.assign(parts);
-                }
+                Command::Return(parts) => self.begin_again(parts),
                 Command::Drop(part) => self.release(&[part]),
                 Command::End(why) => self.fail(why),
             }
         }
+    }
+
+    /// Has partitions restored and reads them again, as far as they are still ours.
+    fn begin_again(&mut self, mut parts: Vec<Part>) {
+        parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_ours));
+        self.release(&parts);
+        self.assign(parts);
     }
 
     /// Asks again where partitions begin that could not be restored (K9).
@@ -196,8 +199,7 @@ impl Poll {
             }
             Event::Stray(part) => {
                 tracing::warn!(%part, "assigning again");
-                self.release(std::slice::from_ref(&part));
-                self.assign(vec![part]);
+                self.begin_again(vec![part]);
             }
             Event::Down(why) => {
                 if self.unreachable_since.is_none() {

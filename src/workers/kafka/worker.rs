@@ -73,8 +73,6 @@ pub(in crate::workers) struct KafkaWorker {
     pub(super) outcomes: Vec<Outcome>,
     pub(super) emitted: Emitted,
     pub(super) dirty_since: Option<Instant>,
-    /// A commit waits until the polling thread has dealt with what the group decided.
-    is_postponed: bool,
 }
 
 /// What woke a worker.
@@ -111,7 +109,6 @@ impl KafkaWorker {
             outcomes: Vec::new(),
             emitted: Emitted::default(),
             dirty_since: None,
-            is_postponed: false,
         })
     }
 
@@ -124,11 +121,13 @@ impl KafkaWorker {
             Ok(clock) => clock,
             Err(error) => return self.end(&Fault::new("starting a worker", Remedy::End, error)),
         };
+        // A commit waits until the polling thread has dealt with what the group decided.
+        let mut is_postponed = false;
         loop {
             let idle = if self.ingest.is_busy() { BUSY } else { IDLE };
             let commit_every = self.links.options.commit_every;
             let wait = self.dirty_since.map_or(idle, |since| commit_every.saturating_sub(since.elapsed()).min(idle));
-            let wait = if self.is_postponed { BUSY } else { wait };
+            let wait = if is_postponed { BUSY } else { wait };
             let wake = clock.block_on(async {
                 tokio::select! {
                     Some(feed) = feeds.recv() => Wake::Feed(feed),
@@ -155,8 +154,8 @@ impl KafkaWorker {
             self.ingest.serve();
             self.snapshots.serve();
             let is_due = self.is_commit_due();
-            self.is_postponed = is_due && !self.links.group.is_settled();
-            if is_due && !self.is_postponed {
+            is_postponed = is_due && !self.links.group.is_settled();
+            if is_due && !is_postponed {
                 self.commit();
             }
             self.answer_waiting();
