@@ -181,24 +181,29 @@ impl Consumer {
         if let Some(change) = self.change() {
             return change;
         }
-        let is_any = self.serve(wait);
+        self.serve(wait);
         if let Some(change) = self.change() {
             return change;
         }
         // Nothing is asked that was not answered.
-        if !is_any && self.noted.elapsed() >= NOTED_WITHIN {
+        if self.noted.elapsed() >= NOTED_WITHIN && !self.has_unheard() {
             self.note_membership();
         }
         Event::Quiet
     }
 
-    /// Puts what comes behind what waits; whether there was anything but changes of the assignment, which put themselves.
-    fn serve(&self, wait: Duration) -> bool {
+    /// Whether librdkafka has something to say. A poll that gives nothing does not tell: it may have served a statistic.
+    fn has_unheard(&self) -> bool {
+        raw::unheard(self.inner.client().native_ptr()) > 0
+    }
+
+    /// Puts what comes behind what waits; changes of the assignment put themselves there.
+    fn serve(&self, wait: Duration) {
         let part = |message: &BorrowedMessage<'_>| Part {
             topic: message.topic().into(),
             partition: message.partition().max(0) as u32,
         };
-        let Some(polled) = self.inner.poll(wait) else { return false };
+        let Some(polled) = self.inner.poll(wait) else { return };
         let event = match polled.as_ref().map(part).map_err(KafkaError::clone) {
             Ok(part) if self.queues.contains_key(&part) => Event::Stray(part),
             // Fetched for an assignment that has ended.
@@ -206,7 +211,6 @@ impl Consumer {
             Err(error) => self.judge(&error),
         };
         lock(&self.inner.context().changes).push_back(event);
-        true
     }
 
     fn change(&mut self) -> Option<Event> {
@@ -232,7 +236,9 @@ impl Consumer {
     /// librdkafka takes whatever is assigned or released for the answer to what it asks at that moment, forgets that
     /// partitions were lost, and becomes a member anew. So what it asked by then is not an orderly request any more.
     fn distrust_what_waits(&self) {
-        while self.serve(Duration::ZERO) {}
+        while self.has_unheard() {
+            self.serve(Duration::ZERO);
+        }
         for change in lock(&self.inner.context().changes).iter_mut() {
             if let Event::Revoke(parts) = change {
                 *change = Event::Lost(std::mem::take(parts));
@@ -341,6 +347,13 @@ impl Consumer {
 
     /// Leaves the group. Every [`Group`] must be gone.
     pub fn close(self) {
+        drop(self);
+    }
+}
+
+/// librdkafka waits for its last answers, however polling has ended.
+impl Drop for Consumer {
+    fn drop(&mut self) {
         self.inner.context().is_closing.store(true, Ordering::Release);
     }
 }

@@ -250,7 +250,7 @@ pub(super) struct Membership {
     member: CString,
 }
 
-/// The membership as librdkafka's own thread has it now.
+/// The membership as librdkafka's own thread has it now, if it has one: what is committed as nobody is not held to any.
 pub(super) fn membership(client: *mut RDKafka) -> Option<Membership> {
     // SAFETY: the client is alive; what is given is ours, read while it lives, and destroyed once.
     unsafe {
@@ -258,7 +258,18 @@ pub(super) fn membership(client: *mut RDKafka) -> Option<Membership> {
         let generation = sys::rd_kafka_consumer_group_metadata_generation_id(metadata);
         let member = CStr::from_ptr(sys::rd_kafka_consumer_group_metadata_member_id(metadata)).to_owned();
         sys::rd_kafka_consumer_group_metadata_destroy(metadata);
-        Some(Membership { generation, member })
+        (generation > 0 && !member.is_empty()).then_some(Membership { generation, member })
+    }
+}
+
+/// How much a consumer has to say that was not polled yet.
+pub(super) fn unheard(client: *mut RDKafka) -> usize {
+    // SAFETY: the client is alive; the reference is ours, and given back once.
+    unsafe {
+        let Some(queue) = NonNull::new(sys::rd_kafka_queue_get_consumer(client)) else { return 0 };
+        let length = sys::rd_kafka_queue_length(queue.as_ptr());
+        sys::rd_kafka_queue_destroy(queue.as_ptr());
+        length
     }
 }
 

@@ -10,6 +10,7 @@ mod fetching;
 mod fixture;
 mod harness;
 mod instance;
+mod membership;
 mod modes;
 mod outputs;
 mod pressure;
