@@ -14,7 +14,7 @@ esac
 # Every fault has a count: one that did not happen is not shown.
 least+=(deaths-at-a-step=16 freezes-past-the-session=1 freezes-past-the-transaction=1 late-commits=1 lost-replies=1
   transactions-left-hanging=1 commits-torn=1 broker-moves=1 long-outages=1 damaged-replies=1
-  bad-weathers=1 connections-ended=1 joins=1 leaves=1 disks-filled=1 disks-lost=1 partitions-refused=1 rebalances=10)
+  panics=3 bad-weathers=1 connections-ended=1 joins=1 leaves=1 disks-filled=1 disks-lost=1 partitions-refused=1 rebalances=10)
 
 root="${CARGO_TARGET_DIR:-$PWD/target}/kafka"
 mkdir -p "$root"

@@ -171,7 +171,7 @@ impl Service {
         while servers.join_next().await.is_some() {}
         workers.stop().await;
         tracing::info!("stopped");
-        failure.map_or(Ok(()), |why| Err(anyhow::anyhow!("kafka: {why}")))
+        failure.map_or(Ok(()), |why| Err(anyhow::anyhow!(why)))
     }
 }
 

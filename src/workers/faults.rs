@@ -1,7 +1,8 @@
 //! For tests alone: places where the process can be told to die, and mistakes it can be told to make.
 //!
 //! Without the features `fault-points` and `mutants` both are nothing: no variable is read, and no code is left of them.
-//! `EBB_CRASH_AT=name:count` kills the process, as kill -9 does, when the named place is passed for the `count`th time.
+//! `EBB_CRASH_AT=name:count` kills the process, as kill -9 does, when the named place is passed for the `count`th time;
+//! with `EBB_PANIC_AT=name:count` the thread panics there.
 //! `EBB_MUTANT=name` breaks one rule of recovery, so that a test can show that it would notice.
 
 /// Every place that can be named, in the order in which a record passes them.
@@ -103,24 +104,39 @@ impl Mutant {
     }
 }
 
+/// A place that a variable names, and how often it is passed until something happens there.
+#[cfg(feature = "fault-points")]
+struct Wanted(Option<(String, std::sync::atomic::AtomicI64)>);
+
+#[cfg(feature = "fault-points")]
+impl Wanted {
+    fn by(variable: &str) -> Self {
+        let read = || {
+            let told = std::env::var(variable).ok()?;
+            let (name, count) = told.split_once(':')?;
+            Some((name.to_owned(), count.parse::<i64>().ok()?.into()))
+        };
+        Self(read())
+    }
+
+    fn is_here(&self, point: &str) -> bool {
+        let Some((_, left)) = self.0.as_ref().filter(|(name, _)| name == point) else { return false };
+        left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1
+    }
+}
+
 /// Passes a place where the process can be told to die.
 #[cfg(feature = "fault-points")]
 pub(super) fn pass(point: &'static str) {
     use std::sync::LazyLock;
-    use std::sync::atomic::{AtomicI64, Ordering};
-    static WANTED: LazyLock<Option<(String, AtomicI64)>> = LazyLock::new(|| {
-        let variable = std::env::var("EBB_CRASH_AT").ok()?;
-        let (name, count) = variable.split_once(':')?;
-        Some((name.to_owned(), AtomicI64::new(count.parse().ok()?)))
-    });
+    static KILLS: LazyLock<Wanted> = LazyLock::new(|| Wanted::by("EBB_CRASH_AT"));
+    static PANICS: LazyLock<Wanted> = LazyLock::new(|| Wanted::by("EBB_PANIC_AT"));
     debug_assert!(POINTS.contains(&point), "{point} is not on the list");
-    if let Some((name, left)) = &*WANTED
-        && name == point
-        && left.fetch_sub(1, Ordering::Relaxed) == 1
-    {
+    if KILLS.is_here(point) {
         eprintln!("killed at {point}");
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
+    assert!(!PANICS.is_here(point), "told to panic at {point}");
 }
 
 /// Passes a place where the process can be told to die: nothing, without the feature.

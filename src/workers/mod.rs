@@ -2,7 +2,8 @@
 //!
 //! W1: a shard is touched by its worker alone; everything else is a message to it. W2: queues are bounded: who sends
 //! waits. W3: questions are answered between batches, with the position up to which they hold. W4: an event is recorded
-//! only after the journal has it; what is answered survives a kill.
+//! only after the journal has it; what is answered survives a kill. W5: a thread that panics ends the process: what it
+//! owned would have no owner.
 
 mod asking;
 mod checkpoints;

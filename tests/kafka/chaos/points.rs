@@ -20,6 +20,18 @@ fn in_order() -> Vec<&'static str> {
     order
 }
 
+/// A worker that panics takes the process with it: its partitions would have an owner that does nothing.
+fn panics_at(play: &mut Play, point: &str) {
+    play.start_with(0, &[("EBB_PANIC_AT", &format!("{point}:3"))]);
+    let ended = play.instances[0].wait_end(Duration::from_secs(60));
+    assert!(
+        ended.is_some_and(|status| status.code() == Some(1)),
+        "{point}: {ended:?}\n{}",
+        play.instances[0].log_tail()
+    );
+    play.note("panics");
+}
+
 /// One life that is to end at a step; whether it did.
 fn dies_at(play: &mut Play, point: &str, at: u64) -> bool {
     play.start_with(0, &[("EBB_CRASH_AT", &format!("{point}:{at}"))]);
@@ -64,6 +76,9 @@ fn a_death_at_any_named_step_loses_nothing_and_doubles_nothing() {
         }
     }
     println!("steps at which it died: {hit:?}");
+    for point in ["before_produce", "before_offsets", "after_commit"] {
+        panics_at(&mut play, point);
+    }
     let missed: Vec<_> = POINTS.iter().filter(|point| !hit.contains_key(**point)).collect();
     play.end(Duration::from_secs(120 + records / 1_000));
     assert!(missed.is_empty(), "never died at {missed:?}");
