@@ -182,8 +182,9 @@ fn consume_batches(brokers: &str, group: &str, topic: &str) {
     let mut wait = TURN;
     loop {
         if let Event::Assign(parts) = consumer.poll(wait) {
+            let starts: Vec<_> = parts.iter().map(|part| (part.clone(), Some(NextOffset(0)))).collect();
+            consumer.assign(&starts).expect("assigned");
             assigned = parts.into_iter().map(|part| (part, NextOffset(0))).collect();
-            consumer.assign(&assigned).expect("assigned");
         }
         wait = TURN;
         for (part, next) in &mut assigned {

@@ -5,6 +5,7 @@
 //! commit positions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use rdkafka::ClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
+use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 use serde::Deserialize;
@@ -25,6 +27,8 @@ use crate::shard::NextOffset;
 
 /// Records taken at once.
 const BATCH: usize = 1000;
+/// How long it may take until reading goes on somewhere else.
+const SOUGHT_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take until the owners know that the group has changed although nothing of theirs has.
 const NOTED_WITHIN: Duration = Duration::from_millis(20);
 
@@ -45,18 +49,31 @@ impl std::fmt::Display for Part {
 #[derive(Debug)]
 pub enum Event {
     Quiet,
-    /// These are to be ours, from where [`Consumer::assign`] says.
+    /// These are to be ours, once [`Consumer::assign`] is called.
     Assign(Vec<Part>),
     /// These are to be another's, once [`Consumer::release`] is called.
     Revoke(Vec<Part>),
     /// These are another's already: nothing can be committed for them.
     Lost(Vec<Part>),
-    /// A record of this came outside of its queue: librdkafka has made the partition anew. It must be assigned again.
+    /// We are another member than before, and what is held may have been another's meanwhile: nothing that was made of it
+    /// can be committed.
+    Anew,
+    /// A record of this came outside of its queue: librdkafka has made the partition anew. It must be sought again.
     Stray(Part),
     /// No broker can be reached.
     Down(String),
     /// The membership has ended for good.
     Failed(Fault),
+}
+
+impl Event {
+    /// What was asked of somebody whose partitions may be another's already.
+    fn distrusted(self) -> Self {
+        match self {
+            Event::Revoke(parts) => Event::Lost(parts),
+            other => other,
+        }
+    }
 }
 
 /// What a partition's queue held.
@@ -121,7 +138,7 @@ impl ConsumerContext for Context {
             }
             return;
         }
-        let parts = parts_of(list);
+        let parts = list.elements().iter().map(part_of).collect();
         let change = match is_assign {
             true => Event::Assign(parts),
             false if consumer.assignment_lost() => Event::Lost(parts),
@@ -135,12 +152,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn parts_of(list: &TopicPartitionList) -> Vec<Part> {
-    let part = |one: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| Part {
-        topic: one.topic().into(),
-        partition: one.partition().max(0) as u32,
-    };
-    list.elements().iter().map(part).collect()
+fn part_of(one: &TopicPartitionListElem<'_>) -> Part {
+    Part { topic: one.topic().into(), partition: one.partition().max(0) as u32 }
 }
 
 /// See the module.
@@ -152,8 +165,9 @@ pub struct Consumer {
     inner: Arc<BaseConsumer<Context>>,
     /// With the group's coordinator.
     patience: Duration,
-    /// When the membership was last noted.
+    /// When the membership was last noted, and as whom.
     noted: Instant,
+    member: Option<CString>,
 }
 
 impl std::fmt::Debug for Consumer {
@@ -169,7 +183,7 @@ impl Consumer {
         inner.subscribe(topics).map_err(end)?;
         let patience = settings.coordinator_patience();
         let (queues, doubtful) = (BTreeMap::new(), BTreeSet::new());
-        Ok(Self { queues, doubtful, inner: Arc::new(inner), patience, noted: Instant::now() })
+        Ok(Self { queues, doubtful, inner: Arc::new(inner), patience, noted: Instant::now(), member: None })
     }
 
     pub fn group(&self) -> Group {
@@ -186,7 +200,7 @@ impl Consumer {
             return change;
         }
         // Nothing is asked that was not answered.
-        if self.noted.elapsed() >= NOTED_WITHIN && !self.has_unheard() {
+        if self.noted.elapsed() >= NOTED_WITHIN && !self.has_unheard() && !self.is_another() {
             self.note_membership();
         }
         Event::Quiet
@@ -219,18 +233,33 @@ impl Consumer {
             let mut changes = lock(&self.inner.context().changes);
             (changes.pop_front()?, !changes.iter().any(is_asked))
         };
-        // What is lost may be another's in the membership that librdkafka has now.
-        if is_last && matches!(change, Event::Assign(_) | Event::Revoke(_)) {
-            self.note_membership();
+        match change {
+            Event::Assign(_) | Event::Revoke(_) if self.is_another() => {
+                self.member = None;
+                lock(&self.inner.context().changes).push_front(change.distrusted());
+                return Some(Event::Anew);
+            }
+            Event::Assign(_) | Event::Revoke(_) if is_last => self.note_membership(),
+            // What is lost may be another's in the membership that librdkafka has now.
+            Event::Lost(_) => self.member = None,
+            _ => {}
         }
         Some(change)
+    }
+
+    /// Whether librdkafka is another member than the one that what is held was given to. It tells those who have no name of
+    /// their own that they lost everything; others it lets join anew without a word.
+    fn is_another(&self) -> bool {
+        let now = raw::membership(self.inner.client().native_ptr());
+        !self.queues.is_empty() && self.member.is_some() && now.is_some_and(|now| Some(now.member) != self.member)
     }
 
     /// Lets the owners commit under the membership that librdkafka has now. Only while everything that it asked is answered
     /// or about to be: it is a member anew only after an answer.
     fn note_membership(&mut self) {
-        self.noted = Instant::now();
-        *lock(&self.inner.context().known) = raw::membership(self.inner.client().native_ptr());
+        let now = raw::membership(self.inner.client().native_ptr());
+        self.member = now.as_ref().map(|now| now.member.clone()).or(self.member.take());
+        (self.noted, *lock(&self.inner.context().known)) = (Instant::now(), now);
     }
 
     /// librdkafka takes whatever is assigned or released for the answer to what it asks at that moment, forgets that
@@ -239,11 +268,8 @@ impl Consumer {
         while self.has_unheard() {
             self.serve(Duration::ZERO);
         }
-        for change in lock(&self.inner.context().changes).iter_mut() {
-            if let Event::Revoke(parts) = change {
-                *change = Event::Lost(std::mem::take(parts));
-            }
-        }
+        let mut changes = lock(&self.inner.context().changes);
+        *changes = changes.drain(..).map(Event::distrusted).collect();
     }
 
     fn judge(&self, error: &KafkaError) -> Event {
@@ -260,20 +286,56 @@ impl Consumer {
         }
     }
 
-    /// Takes the partitions on, each from its position.
-    pub fn assign(&mut self, starts: &[(Part, NextOffset)]) -> Result<(), Fault> {
+    /// Takes the partitions on, each from its position: the answer to [`Event::Assign`]. One without a position is held, so
+    /// that the group gives it to nobody else, and read from where [`Consumer::seek`] says.
+    pub fn assign(&mut self, starts: &[(Part, Option<NextOffset>)]) -> Result<(), Fault> {
         let end = |error: KafkaError| Fault::new("assigning", Remedy::End, error);
         let mut list = TopicPartitionList::with_capacity(starts.len());
         for (part, start) in starts {
-            let (client, partition) = (self.inner.client().native_ptr(), part.partition as i32);
-            let queue = PartitionQueue::of(client, &part.topic, partition, BATCH)
-                .ok_or_else(|| Fault::new("assigning", Remedy::End, format!("{part} has no queue")))?;
-            self.queues.insert(part.clone(), queue);
-            list.add_partition_offset(&part.topic, partition, Offset::Offset(start.0 as i64)).map_err(end)?;
+            self.split(part).ok_or_else(|| Fault::new("assigning", Remedy::End, format!("{part} has no queue")))?;
+            let start = start.map_or(Offset::End, |start| Offset::Offset(start.0 as i64));
+            list.add_partition_offset(&part.topic, part.partition as i32, start).map_err(end)?;
         }
         let assigned = self.inner.incremental_assign(&list).map_err(end);
         self.distrust_what_waits();
         assigned
+    }
+
+    /// Has the partition's records come to a queue of their own.
+    fn split(&mut self, part: &Part) -> Option<()> {
+        let client = self.inner.client().native_ptr();
+        let queue = PartitionQueue::of(client, &part.topic, part.partition as i32, BATCH)?;
+        self.queues.insert(part.clone(), queue);
+        Some(())
+    }
+
+    /// Reads partitions that are held from these positions on, and nothing that was fetched before; returns those that it
+    /// cannot be done for now.
+    ///
+    /// They are not released for it: while they were, the group could give them to another, and nobody would be told.
+    pub fn seek(&mut self, starts: &[(Part, NextOffset)]) -> Vec<Part> {
+        let mut list = TopicPartitionList::with_capacity(starts.len());
+        let mut failed = Vec::new();
+        for (part, start) in starts {
+            let (partition, offset) = (part.partition as i32, Offset::Offset(start.0 as i64));
+            self.doubtful.remove(part);
+            // It is another queue when librdkafka has made the partition anew.
+            if self.split(part).and_then(|()| list.add_partition_offset(&part.topic, partition, offset).ok()).is_none()
+            {
+                failed.push(part.clone());
+            }
+        }
+        if list.count() == 0 {
+            return failed;
+        }
+        match self.inner.seek_partitions(list, SOUGHT_WITHIN) {
+            Ok(sought) => failed.extend(sought.elements().iter().filter(|one| one.error().is_err()).map(part_of)),
+            Err(error) => {
+                tracing::warn!(%error, "seeking");
+                failed = starts.iter().map(|(part, _)| part.clone()).collect();
+            }
+        }
+        failed
     }
 
     /// Lets the partitions go.
@@ -322,11 +384,8 @@ impl Consumer {
     pub fn positions(&self) -> Vec<(Part, NextOffset)> {
         // The list must be gone before the consumer is: librdkafka waits for it.
         let Ok(list) = self.inner.position() else { return Vec::new() };
-        let position = |one: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match one.offset() {
-            Offset::Offset(next) if next >= 0 => {
-                let part = Part { topic: one.topic().into(), partition: one.partition().max(0) as u32 };
-                Some((part, NextOffset(next as u64)))
-            }
+        let position = |one: &TopicPartitionListElem<'_>| match one.offset() {
+            Offset::Offset(next) if next >= 0 => Some((part_of(one), NextOffset(next as u64))),
             _ => None,
         };
         let known = list.elements().iter().filter_map(position).collect::<Vec<_>>();

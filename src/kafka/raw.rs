@@ -246,8 +246,8 @@ pub(super) fn known_end(client: *mut RDKafka, topic: &str, partition: i32) -> Op
 /// As whom, and in which generation of the group, a client is a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Membership {
+    pub(super) member: CString,
     generation: i32,
-    member: CString,
 }
 
 /// The membership as librdkafka's own thread has it now, if it has one: what is committed as nobody is not held to any.
@@ -258,7 +258,7 @@ pub(super) fn membership(client: *mut RDKafka) -> Option<Membership> {
         let generation = sys::rd_kafka_consumer_group_metadata_generation_id(metadata);
         let member = CStr::from_ptr(sys::rd_kafka_consumer_group_metadata_member_id(metadata)).to_owned();
         sys::rd_kafka_consumer_group_metadata_destroy(metadata);
-        (generation > 0 && !member.is_empty()).then_some(Membership { generation, member })
+        (generation > 0 && !member.is_empty()).then_some(Membership { member, generation })
     }
 }
 

@@ -53,7 +53,7 @@ fn an_error_of_fetching_is_no_record_that_was_read() {
     let part = Part { topic: "clicks".into(), partition: 0 };
     let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
     until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
-    consumer.assign(&[(part.clone(), NextOffset(0))]).expect("assigned");
+    consumer.assign(&[(part.clone(), Some(NextOffset(0)))]).expect("assigned");
     take(&mut consumer, &part, 3);
     assert_eq!(consumer.positions(), [(part.clone(), NextOffset(3))]);
     cluster.request_errors(RDKafkaApiKey::Fetch, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN]);
@@ -63,5 +63,35 @@ fn an_error_of_fetching_is_no_record_that_was_read() {
     produce(&brokers, 1);
     take(&mut consumer, &part, 1);
     assert_eq!(consumer.positions(), [(part, NextOffset(4))]);
+    consumer.close();
+}
+
+/// A member that has a name of its own may join anew without a word of librdkafka's that it lost anything.
+#[test]
+fn a_member_anew_is_told_so_before_it_is_asked_anything() {
+    let cluster = MockCluster::new(1).expect("a pretended cluster");
+    cluster.create_topic("clicks", 1, 1).expect("a topic");
+    let brokers = cluster.bootstrap_servers();
+    let properties = BTreeMap::from([("heartbeat.interval.ms".to_owned(), "100".to_owned())]);
+    let settings = Settings { brokers, group: "g".into(), instance: Some("one".into()), properties };
+    let part = Part { topic: "clicks".into(), partition: 0 };
+    let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
+    until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
+    consumer.assign(&[(part.clone(), Some(NextOffset(0)))]).expect("assigned");
+    let group = consumer.group();
+    until(&mut consumer, &part, |_, _| group.is_settled().then_some(()));
+    cluster.request_errors(RDKafkaApiKey::JoinGroup, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID]);
+    cluster.request_errors(RDKafkaApiKey::Heartbeat, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
+    let mut was_settled = true;
+    until(&mut consumer, &part, |event, _| {
+        assert!(!matches!(event, Event::Assign(_) | Event::Revoke(_)), "{event:?} before it is told");
+        was_settled = group.is_settled();
+        matches!(event, Event::Anew).then_some(())
+    });
+    assert!(!was_settled, "what another may have had could be committed");
+    until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
+    consumer.assign(&[]).expect("answered");
+    until(&mut consumer, &part, |_, _| group.is_settled().then_some(()));
+    drop(group);
     consumer.close();
 }

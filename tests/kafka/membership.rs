@@ -1,16 +1,17 @@
-//! What an owner of partitions may commit while librdkafka's own thread is ahead of the thread that polls.
+//! Whose a partition is: for the group, for librdkafka's own thread, and for the thread that polls.
 
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{Committed, Consumer, Event, Part, Position, Producer, Settings};
+use ebb::kafka::{Committed, Consumer, Event, Part, Position, Producer, Settings, Taken};
 use ebb::shard::NextOffset;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 use crate::broker::{Cluster, ClusterSpec};
-use crate::skip_without_own_kafka;
+use crate::site::Site;
+use crate::{skip_without_kafka, skip_without_own_kafka};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const TURN: Duration = Duration::from_millis(10);
@@ -35,13 +36,95 @@ fn take_on(consumer: &mut Consumer, wanted: &[Part]) {
     let Event::Assign(mut parts) = event else { panic!("{event:?}") };
     parts.sort();
     assert_eq!(parts, wanted);
-    let starts: Vec<_> = parts.into_iter().map(|part| (part, NextOffset(0))).collect();
+    let starts: Vec<_> = parts.into_iter().map(|part| (part, Some(NextOffset(0)))).collect();
     consumer.assign(&starts).expect("assigned");
     let (group, begun) = (consumer.group(), Instant::now());
     while !group.is_settled() {
         let event = consumer.poll(TURN);
         assert!(matches!(event, Event::Quiet | Event::Down(_)), "{event:?}");
         assert!(begun.elapsed() < PATIENCE, "not settled after {PATIENCE:?}");
+    }
+}
+
+fn settings(brokers: &str, group: &str) -> Settings {
+    let properties = BTreeMap::from([("session.timeout.ms".to_owned(), SESSION.as_millis().to_string())]);
+    Settings { brokers: brokers.into(), group: group.into(), instance: None, properties }
+}
+
+/// Takes so many records, and says where they stood.
+fn offsets(consumer: &mut Consumer, part: &Part, count: usize) -> Vec<u64> {
+    let (mut found, begun) = (Vec::new(), Instant::now());
+    while found.len() < count {
+        assert!(begun.elapsed() < PATIENCE, "{found:?} after {PATIENCE:?}");
+        let event = consumer.poll(TURN);
+        assert!(matches!(event, Event::Quiet), "{event:?}");
+        for taken in consumer.take(part) {
+            if let Taken::Records(records) = taken {
+                found.extend(records.iter().map(|record| record.offset()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_held_is_nobody_elses_and_read_from_where_it_is_sought() {
+    skip_without_kafka!();
+    let site = Site::new("held");
+    site.admin().create_topic("held", 2, &[]);
+    site.produced("held", 1_000);
+    let settings = settings(&site.cluster.brokers(), "held");
+    let parts = [0, 1].map(|partition| Part { topic: "held".into(), partition });
+    let ends = parts.each_ref().map(|part| site.admin().watermarks("held", part.partition as i32).1 as usize);
+    let mut first = Consumer::subscribe(&settings, &["held"]).expect("a consumer");
+    let event = asked(&mut first);
+    assert!(matches!(&event, Event::Assign(given) if given.len() == 2), "{event:?}");
+    first.assign(&parts.clone().map(|part| (part, None))).expect("assigned");
+
+    // Nothing of what was fetched before comes after it.
+    for start in [0, 7, ends[1] - 3, 0] {
+        let begun = Instant::now();
+        while !first.seek(&[(parts[1].clone(), NextOffset(start as u64))]).is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "not sought");
+            thread::sleep(TURN);
+        }
+        let expected: Vec<u64> = (start as u64..ends[1] as u64).collect();
+        let half = offsets(&mut first, &parts[1], expected.len() / 2);
+        assert_eq!(half, expected[..half.len()]);
+    }
+
+    // Whoever joins gets one, but not before it is given up: it was never read, and is ours all the same.
+    let mut second = Consumer::subscribe(&settings, &["held"]).expect("a consumer");
+    let begun = Instant::now();
+    let given_up = loop {
+        let event = second.poll(TURN);
+        assert!(!matches!(&event, Event::Assign(given) if !given.is_empty()), "{event:?} is another's");
+        if matches!(event, Event::Assign(_)) {
+            second.assign(&[]).expect("answered");
+        }
+        match first.poll(TURN) {
+            Event::Revoke(parts) => break parts,
+            Event::Assign(given) if given.is_empty() => first.assign(&[]).expect("answered"),
+            Event::Quiet => assert!(begun.elapsed() < PATIENCE, "nothing is given up"),
+            event => panic!("{event:?}"),
+        }
+    };
+    assert_eq!(given_up.len(), 1);
+    first.release(&given_up).expect("released");
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < PATIENCE, "nobody has it");
+        if let Event::Assign(given) = first.poll(TURN) {
+            assert!(given.is_empty(), "{given:?}");
+            first.assign(&[]).expect("answered");
+        }
+        if let Event::Assign(given) = second.poll(TURN) {
+            second.assign(&given.iter().map(|part| (part.clone(), None)).collect::<Vec<_>>()).expect("assigned");
+            if !given.is_empty() {
+                assert_eq!(given, given_up);
+                break;
+            }
+        }
     }
 }
 
@@ -66,8 +149,7 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
     let mut cluster = Cluster::own(&ClusterSpec::new("membership"));
     let brokers = cluster.brokers();
     cluster.admin().create_topic("clicks", 2, &[]);
-    let properties = BTreeMap::from([("session.timeout.ms".to_owned(), SESSION.as_millis().to_string())]);
-    let settings = Settings { brokers: brokers.clone(), group: GROUP.into(), instance: None, properties };
+    let settings = settings(&brokers, GROUP);
     let parts = [0, 1].map(|partition| Part { topic: "clicks".into(), partition });
     let position = || [Position { part: parts[1].clone(), next: NextOffset(7), note: String::new() }];
 

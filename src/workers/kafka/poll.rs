@@ -43,10 +43,10 @@ pub(in crate::workers) struct Tenancy {
     worker: usize,
     shard: usize,
     epoch: u64,
-    /// The group has given it to this instance.
-    is_ours: bool,
-    /// It is being read.
-    is_assigned: bool,
+    /// The group has given it to this instance, and nobody has refused it here.
+    is_held: bool,
+    /// What is fetched of it goes to its worker.
+    is_read: bool,
     /// When its worker is asked again where to begin, and how long it was left alone before.
     again_at: Option<Instant>,
     alone: Duration,
@@ -103,8 +103,8 @@ impl Poll {
             worker,
             shard,
             epoch: 0,
-            is_ours: false,
-            is_assigned: false,
+            is_held: false,
+            is_read: false,
             again_at: None,
             alone: Duration::ZERO,
             waiting: Arc::default(),
@@ -159,11 +159,26 @@ impl Poll {
         }
     }
 
-    /// Has partitions restored and reads them again, as far as they are still ours.
+    /// Has partitions restored and reads them from there, as far as they are still ours.
     fn begin_again(&mut self, mut parts: Vec<Part>) {
-        parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_ours));
-        self.release(&parts);
-        self.assign(parts);
+        parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_held));
+        let mut starts = Vec::new();
+        for (part, start) in self.ask(parts) {
+            match start {
+                Start::At(start) => starts.push((part, start)),
+                Start::Later => self.later(&part),
+                Start::Nowhere => self.release(&[part]),
+            }
+        }
+        let failed = self.consumer.seek(&starts);
+        for (part, _) in starts.iter().filter(|(part, _)| !failed.contains(part)) {
+            self.read(part);
+        }
+        if !failed.is_empty() {
+            tracing::warn!(partitions = failed.len(), "cannot be read from there yet");
+            self.tell_leave(&failed, Leaving::Lost);
+            failed.iter().for_each(|part| self.later(part));
+        }
     }
 
     /// Asks again where partitions begin that could not be restored (K9).
@@ -173,8 +188,16 @@ impl Poll {
         let due = self.tenancies.iter().filter(|(_, tenancy)| is_due(tenancy));
         let due: Vec<Part> = due.map(|(part, _)| part.clone()).collect();
         if !due.is_empty() {
-            self.assign(due);
+            self.begin_again(due);
         }
+    }
+
+    /// Whatever was made of the partitions is forgotten: others may have made the same.
+    fn begin_all_again(&mut self) {
+        let held = self.tenancies.iter().filter(|(_, tenancy)| tenancy.is_held);
+        let held: Vec<Part> = held.map(|(part, _)| part.clone()).collect();
+        self.tell_leave(&held, Leaving::Lost);
+        held.iter().for_each(|part| self.later(part));
     }
 
     fn answer(&mut self, event: Event) {
@@ -184,7 +207,6 @@ impl Poll {
             Event::Assign(parts) => {
                 named("assigned");
                 tracing::info!(partitions = parts.len(), "partitions assigned");
-                self.take_on(&parts);
                 self.assign(parts);
                 self.joined.send_replace(Restored::Done);
             }
@@ -197,8 +219,12 @@ impl Poll {
                 self.joined.send_replace(Restored::Working);
                 self.leave(parts, Leaving::Lost);
             }
+            Event::Anew => {
+                tracing::warn!("another member than before: beginning again");
+                self.begin_all_again();
+            }
             Event::Stray(part) => {
-                tracing::warn!(%part, "assigning again");
+                tracing::warn!(%part, "reading it again from what is committed");
                 self.begin_again(vec![part]);
             }
             Event::Down(why) => {
@@ -212,21 +238,38 @@ impl Poll {
         }
     }
 
-    /// Notes what the group gave us.
-    fn take_on(&mut self, parts: &[Part]) {
-        for part in parts {
-            match self.tenancies.get_mut(part) {
-                Some(tenancy) => tenancy.is_ours = true,
-                None => self.fail(format!(
-                    "{part} is new: partitions were added to the topic, and items may now be found in others than before; \
-                     begin with a new group and an empty data_dir"
-                )),
+    /// Takes on what the group gives us.
+    fn assign(&mut self, parts: Vec<Part>) {
+        if let Some(part) = parts.iter().find(|part| !self.tenancies.contains_key(part)) {
+            return self.fail(format!(
+                "{part} is new: partitions were added to the topic, and items may now be found in others than before; \
+                 begin with a new group and an empty data_dir"
+            ));
+        }
+        let mut starts = Vec::new();
+        for (part, start) in self.ask(parts) {
+            match start {
+                Start::At(start) => starts.push((part, Some(start))),
+                Start::Later => starts.push((part, None)),
+                Start::Nowhere => {}
+            }
+        }
+        if let Err(fault) = self.consumer.assign(&starts) {
+            return self.fail(fault.to_string());
+        }
+        for (part, start) in &starts {
+            if let Some(tenancy) = self.tenancies.get_mut(part) {
+                tenancy.is_held = true;
+            }
+            match start {
+                Some(_) => self.read(part),
+                None => self.later(part),
             }
         }
     }
 
-    /// Asks the workers where to begin, and begins there.
-    fn assign(&mut self, parts: Vec<Part>) {
+    /// Asks the workers where to begin.
+    fn ask(&mut self, parts: Vec<Part>) -> Vec<(Part, Start)> {
         self.epoch += 1;
         // Every worker is asked, also for nothing: it may have to end what it left open in an earlier life.
         let mut asked: BTreeMap<usize, Vec<(usize, Part)>> =
@@ -234,7 +277,7 @@ impl Poll {
         for part in parts {
             if let Some(tenancy) = self.tenancies.get_mut(&part) {
                 (tenancy.epoch, tenancy.waiting, tenancy.told) = (self.epoch, Arc::default(), NextOffset(0));
-                tenancy.again_at = None;
+                (tenancy.is_read, tenancy.again_at) = (false, None);
                 asked.entry(tenancy.worker).or_default().push((tenancy.shard, part));
             }
         }
@@ -246,48 +289,33 @@ impl Poll {
             let _ = self.feeds[worker].send(Feed::Assign { shards: wanted, reply });
             replies.push((BTreeMap::from_iter(shards), starts));
         }
-        let mut starts: Vec<(Part, NextOffset)> = Vec::new();
-        for (shards, told) in replies {
-            for (shard, start) in told {
-                let Some(part) = shards.get(&shard) else { continue };
-                match start {
-                    Start::At(start) => starts.push((part.clone(), start)),
-                    Start::Later => self.later(part),
-                    Start::Nowhere => {}
-                }
-            }
-        }
-        if let Err(fault) = self.consumer.assign(&starts) {
-            tracing::warn!(%fault, "the assignment has changed meanwhile");
-            let parts: Vec<Part> = starts.into_iter().map(|(part, _)| part).collect();
-            parts.iter().for_each(|part| self.later(part));
-            return self.tell_leave(parts, Leaving::Lost);
-        }
-        for (part, _) in starts {
-            if let Some(tenancy) = self.tenancies.get_mut(&part) {
-                (tenancy.is_assigned, tenancy.alone) = (true, Duration::ZERO);
-            }
+        let told = |(shards, starts): (BTreeMap<usize, Part>, Receiver<(usize, Start)>)| {
+            starts.into_iter().filter_map(move |(shard, start)| Some((shards.get(&shard)?.clone(), start)))
+        };
+        replies.into_iter().flat_map(told).collect()
+    }
+
+    fn read(&mut self, part: &Part) {
+        if let Some(tenancy) = self.tenancies.get_mut(part) {
+            (tenancy.is_read, tenancy.alone) = (true, Duration::ZERO);
         }
     }
 
+    /// Asks again later where a partition begins.
     fn later(&mut self, part: &Part) {
-        if let Some(tenancy) = self.tenancies.get_mut(part).filter(|tenancy| tenancy.is_ours) {
+        if let Some(tenancy) = self.tenancies.get_mut(part).filter(|tenancy| tenancy.is_held) {
+            tenancy.is_read = false;
             tenancy.alone = (2 * tenancy.alone).clamp(AGAIN_AFTER, AGAIN_AT_LEAST_EVERY);
             tenancy.again_at = Some(Instant::now() + tenancy.alone);
         }
     }
 
     fn leave(&mut self, parts: Vec<Part>, how: Leaving) {
-        self.tell_leave(parts.clone(), how);
-        for part in &parts {
-            if let Some(tenancy) = self.tenancies.get_mut(part) {
-                (tenancy.is_ours, tenancy.again_at) = (false, None);
-            }
-        }
+        self.tell_leave(&parts, how);
         self.release(&parts);
     }
 
-    fn tell_leave(&mut self, parts: Vec<Part>, how: Leaving) {
+    fn tell_leave(&mut self, parts: &[Part], how: Leaving) {
         let mut told: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for tenancy in parts.iter().filter_map(|part| self.tenancies.get(part)) {
             told.entry(tenancy.worker).or_default().push(tenancy.shard);
@@ -301,17 +329,17 @@ impl Poll {
         done.iter().for_each(drop);
     }
 
-    /// Reads no more of these. One that was not being read is left out: librdkafka would let none of them go, and wait for
-    /// an answer for ever.
+    /// Lets these go. One that was not held is left out: librdkafka would let none of them go, and wait for an answer for
+    /// ever.
     fn release(&mut self, parts: &[Part]) {
-        let mut read: Vec<Part> = Vec::new();
+        let mut held: Vec<Part> = Vec::new();
         for part in parts {
             if let Some(tenancy) = self.tenancies.get_mut(part) {
-                read.extend(tenancy.is_assigned.then(|| part.clone()));
-                (tenancy.is_assigned, tenancy.epoch) = (false, 0);
+                held.extend(tenancy.is_held.then(|| part.clone()));
+                (tenancy.is_held, tenancy.is_read, tenancy.again_at, tenancy.epoch) = (false, false, None, 0);
             }
         }
-        if let Err(fault) = self.consumer.release(&read) {
+        if let Err(fault) = self.consumer.release(&held) {
             tracing::warn!(%fault, "the assignment has changed meanwhile");
         }
     }
@@ -320,7 +348,7 @@ impl Poll {
     fn tell_positions(&mut self) {
         self.looked = Instant::now();
         for (part, next) in self.consumer.positions() {
-            if let Some(tenancy) = self.tenancies.get_mut(&part).filter(|one| one.is_assigned && one.told < next) {
+            if let Some(tenancy) = self.tenancies.get_mut(&part).filter(|one| one.is_read && one.told < next) {
                 tenancy.told = next;
                 tenancy.hand(&self.feeds, Taken::End(next));
             }
@@ -330,7 +358,7 @@ impl Poll {
     /// Hands over what was fetched; returns whether there was anything.
     fn hand_out(&mut self) -> bool {
         let mut any = false;
-        for (part, tenancy) in self.tenancies.iter_mut().filter(|(_, tenancy)| tenancy.is_assigned) {
+        for (part, tenancy) in self.tenancies.iter_mut().filter(|(_, tenancy)| tenancy.is_read) {
             if tenancy.waiting.load(Ordering::Acquire) >= MOST_WAITING {
                 continue;
             }
