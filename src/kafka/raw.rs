@@ -2,8 +2,8 @@
 //! byte for byte, waiting for what was passed on without a turn of the processor, and telling a topic from one of the
 //! same name. This file is unsafe because all of it means handling librdkafka's own pointers.
 //!
-//! Batches are taken by the poll thread alone, which also answers rebalances: taking and assigning never overlap, and
-//! nothing ever seeks (librdkafka's batch calls lost messages when they did).
+//! Batches are taken by the poll thread alone, which also answers rebalances and seeks: none of these ever overlap
+//! (librdkafka's batch calls lost messages when they did).
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_void};

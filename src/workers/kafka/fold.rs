@@ -63,8 +63,8 @@ impl KafkaWorker {
         self.refuse(shard, why);
     }
 
-    /// Commits what is folded, and has the partition assigned again from there: what comes now lies behind records that
-    /// were not read (K6).
+    /// Commits what is folded, and has the partition read again from there: what comes now lies behind records that were
+    /// not read (K6).
     fn read_again(&mut self, shard: usize, why: &str) {
         self.commit();
         let tenant = &mut self.tenants[shard];

@@ -149,8 +149,9 @@ impl Poll {
         watchdog.during("leaving the group", || self.consumer.close());
     }
 
+    /// Does what the workers have asked for by now: what they ask for meanwhile waits until the group had its turn.
     fn obey(&mut self) {
-        while let Ok(command) = self.commands.try_recv() {
+        for command in self.commands.try_iter().collect::<Vec<_>>() {
             match command {
                 Command::Return(parts) => self.begin_again(parts),
                 Command::Drop(part) => self.release(&[part]),
