@@ -82,6 +82,11 @@ impl Settings {
         told.map_or(USUAL_REQUEST_TIMEOUT, Duration::from_millis)
     }
 
+    /// Whether members deal the partitions out among themselves. Otherwise brokers do (`group.protocol: consumer`).
+    pub fn is_dealt_out_by_members(&self) -> bool {
+        self.properties.get(PROTOCOL).is_none_or(|protocol| protocol != "consumer")
+    }
+
     /// A coordinator that is not there for so long is not found by waiting any longer.
     pub(super) fn coordinator_patience(&self) -> Duration {
         let told = self.properties.get("session.timeout.ms").and_then(|told| told.parse().ok());
@@ -118,7 +123,7 @@ impl Settings {
         if let Some(instance) = &self.instance {
             config.set("group.instance.id", instance);
         }
-        if self.properties.get(PROTOCOL).is_none_or(|protocol| protocol != "consumer") {
+        if self.is_dealt_out_by_members() {
             config.set(STRATEGY, COOPERATIVE);
         }
         for usual in [AHEAD_KBYTES, AHEAD_RECORDS, LOOK_AGAIN_MS, TELLS_EVERY_MS] {

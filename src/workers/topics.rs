@@ -7,7 +7,7 @@ use std::thread;
 
 use tokio::sync::{mpsc, watch};
 
-use super::kafka::{Ends, KafkaOptions, KafkaWorker, Links, Poll, Running, StreamSpec, Tenant};
+use super::kafka::{Ends, KafkaOptions, KafkaWorker, Links, Poll, Running, StreamSpec, Tenant, look_out};
 use super::owned::Restored;
 use super::residency::Residency;
 use super::stream::{Place, Placed};
@@ -32,6 +32,7 @@ impl Workers {
         let consumer = Consumer::subscribe(&kafka.settings, &topics)?;
         let mut workers = Self::without_threads(options)?;
         let running = Running::default();
+        look_out(&kafka.settings, parts.keys().cloned().collect(), running.clone())?;
         let (commands, commanded) = channel();
         let shards = lists.iter().flatten().map(|tenant: &Tenant| tenant.id.clone());
         let links = Links {

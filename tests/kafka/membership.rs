@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{Committed, Consumer, Event, Part, Position, Producer, Settings, Taken};
+use ebb::kafka::{Committed, Consumer, Event, Part, Position, Producer, Roll, Settings, Taken};
 use ebb::shard::NextOffset;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -189,4 +189,73 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
     assert_eq!(cluster.admin().committed(GROUP, "clicks"), [None, Some(7)]);
     drop(group);
     consumer.close();
+}
+
+/// Polls a member that takes everything on and gives everything up, until it has so many.
+fn follow(consumer: &mut Consumer, held: &mut Vec<Part>) {
+    match consumer.poll(TURN) {
+        Event::Assign(given) => {
+            consumer.assign(&given.iter().map(|part| (part.clone(), None)).collect::<Vec<_>>()).expect("assigned");
+            held.extend(given);
+        }
+        Event::Revoke(taken) => {
+            consumer.release(&taken).expect("released");
+            held.retain(|part| !taken.contains(part));
+        }
+        Event::Quiet => {}
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn a_partition_that_nobody_has_is_seen_and_dealt_out() {
+    skip_without_kafka!();
+    let site = Site::new("orphans");
+    site.admin().create_topic("orphans", 2, &[]);
+    let named = |name: &str| Settings { instance: Some(name.into()), ..settings(&site.cluster.brokers(), "orphans") };
+    let join = |name: &str| Consumer::subscribe(&named(name), &["orphans"]).expect("a consumer");
+    let begun = Instant::now();
+    let (mut first, mut firsts) = (join("first"), Vec::new());
+    while firsts.len() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "{firsts:?}");
+        follow(&mut first, &mut firsts);
+    }
+    let (mut second, mut seconds) = (join("second"), Vec::new());
+    loop {
+        assert!(begun.elapsed() < PATIENCE, "nothing is given up");
+        follow(&mut second, &mut seconds);
+        match first.poll(TURN) {
+            Event::Revoke(_) => break,
+            Event::Assign(_) => first.assign(&[]).expect("answered"),
+            _ => {}
+        }
+    }
+    // It dies before it has given anything up, and comes back: the group takes itself for complete.
+    drop(first);
+    let (mut first, mut firsts) = (join("first"), Vec::new());
+    let roll = Roll::new(&named("first")).expect("a client");
+    let given =
+        |roll: &Roll| -> Option<usize> { Some(roll.members().ok()??.iter().map(|member| member.parts.len()).sum()) };
+    while firsts.len() + given(&roll).unwrap_or(0) < 2 {
+        assert!(begun.elapsed() < PATIENCE, "{firsts:?}");
+        follow(&mut first, &mut firsts);
+        follow(&mut second, &mut seconds);
+    }
+    assert_eq!(
+        (firsts.len(), seconds.len(), given(&roll)),
+        (1, 0, Some(1)),
+        "nothing is amiss: {firsts:?} {seconds:?}"
+    );
+
+    thread::scope(|scope| {
+        let call = scope.spawn(|| roll.call_together(&["orphans"]).expect("called"));
+        while firsts.len() + seconds.len() < 2 || given(&roll) != Some(2) || !call.is_finished() {
+            assert!(begun.elapsed() < 2 * PATIENCE, "{firsts:?} {seconds:?}");
+            follow(&mut first, &mut firsts);
+            follow(&mut second, &mut seconds);
+        }
+    });
+    let mut all = [firsts, seconds].concat();
+    all.sort();
+    assert_eq!(all, [0, 1].map(|partition| Part { topic: "orphans".into(), partition }));
 }

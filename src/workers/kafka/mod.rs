@@ -10,13 +10,15 @@
 //! partitions) is refused, never begun again in silence. K6: what a worker cannot take yet stays in its partition's
 //! queue, which librdkafka bounds; nothing is dropped, nor passed over because it could not be read. K7: a call that
 //! hangs ends the process. K8: what readers have of the outputs is counted, not taken from the offset ([`proof`]). K9: a
-//! partition that cannot be restored yet keeps nobody else waiting: it is tried again between polls.
+//! partition that cannot be restored yet keeps nobody else waiting: it is tried again between polls. K10: what the group
+//! gave is held until it is taken back, restored or not; what it gave to nobody is found ([`lookout`]).
 
 mod commit;
 mod fold;
 #[cfg(fuzzing)]
 pub mod fuzzed;
 mod ingest;
+mod lookout;
 mod outputs;
 mod poll;
 mod proof;
@@ -32,6 +34,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+pub(super) use lookout::look_out;
 pub use outputs::{OVERSIZE, Outputs, Target};
 pub(super) use poll::{Ends, Poll, Running};
 pub use snapshots::SnapshotTopic;
