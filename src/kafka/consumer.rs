@@ -4,21 +4,19 @@
 //! thread has asked the partitions' owners where to begin. [`Group`] is what those owners may do meanwhile: read and
 //! commit positions.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::topic_partition_list::TopicPartitionListElem;
-use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
-use serde::Deserialize;
 
+use super::context::{Context, lock, part_of};
 use super::fault::{self, Fault, Remedy};
 use super::group::Group;
 use super::raw::{self, Membership, Message, PartitionQueue};
@@ -90,72 +88,6 @@ pub enum Taken {
     Trouble(Fault),
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Context {
-    changes: Mutex<VecDeque<Event>>,
-    /// The consumer is being dropped: nobody is asked any more.
-    is_closing: AtomicBool,
-    /// Since when the group's coordinator is not there.
-    missed_since: Mutex<Option<Instant>>,
-    /// The membership whose consequences the polling thread has all dealt with. librdkafka's own thread may be ahead of it.
-    pub(super) known: Mutex<Option<Membership>>,
-}
-
-/// What is looked at of all that librdkafka counts.
-#[derive(Deserialize)]
-struct Statistics {
-    cgrp: Option<GroupStatistics>,
-}
-
-#[derive(Deserialize)]
-struct GroupStatistics {
-    state: String,
-}
-
-impl ClientContext for Context {
-    fn stats_raw(&self, statistics: &[u8]) {
-        if let Ok(Statistics { cgrp: Some(group) }) = serde_json::from_slice(statistics) {
-            let mut missed_since = lock(&self.missed_since);
-            *missed_since = (group.state != "up").then(|| missed_since.unwrap_or_else(Instant::now));
-        }
-    }
-
-    /// What matters of it comes by polling.
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(%error, reason, "consumer");
-    }
-}
-
-impl ConsumerContext for Context {
-    /// Only notes what is wanted: the polling thread answers it, after this has returned.
-    fn rebalance(&self, consumer: &BaseConsumer<Self>, error: RDKafkaRespErr, list: &mut TopicPartitionList) {
-        let is_assign = error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
-        if self.is_closing.load(Ordering::Acquire) {
-            let answered =
-                if is_assign { consumer.incremental_assign(list) } else { consumer.incremental_unassign(list) };
-            if let Err(error) = answered {
-                tracing::debug!(%error, "answering a rebalance while closing");
-            }
-            return;
-        }
-        let parts = list.elements().iter().map(part_of).collect();
-        let change = match is_assign {
-            true => Event::Assign(parts),
-            false if consumer.assignment_lost() => Event::Lost(parts),
-            false => Event::Revoke(parts),
-        };
-        lock(&self.changes).push_back(change);
-    }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn part_of(one: &TopicPartitionListElem<'_>) -> Part {
-    Part { topic: one.topic().into(), partition: one.partition().max(0) as u32 }
-}
-
 /// See the module.
 pub struct Consumer {
     // Before the consumer: a queue must not outlive it.
@@ -168,6 +100,9 @@ pub struct Consumer {
     /// When the membership was last noted, and as whom.
     noted: Instant,
     member: Option<CString>,
+    /// As whom partitions were last reassigned, until the group has met again.
+    reassigned: Option<Option<Membership>>,
+    is_dealt_out_by_members: bool,
 }
 
 impl std::fmt::Debug for Consumer {
@@ -181,9 +116,16 @@ impl Consumer {
         let end = |error: KafkaError| Fault::new("subscribing", Remedy::End, error);
         let inner: BaseConsumer<Context> = settings.consumer().create_with_context(Context::default()).map_err(end)?;
         inner.subscribe(topics).map_err(end)?;
-        let patience = settings.coordinator_patience();
-        let (queues, doubtful) = (BTreeMap::new(), BTreeSet::new());
-        Ok(Self { queues, doubtful, inner: Arc::new(inner), patience, noted: Instant::now(), member: None })
+        Ok(Self {
+            queues: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
+            inner: Arc::new(inner),
+            patience: settings.coordinator_patience(),
+            noted: Instant::now(),
+            member: None,
+            reassigned: None,
+            is_dealt_out_by_members: settings.is_dealt_out_by_members(),
+        })
     }
 
     pub fn group(&self) -> Group {
@@ -199,8 +141,8 @@ impl Consumer {
         if let Some(change) = self.change() {
             return change;
         }
-        // Nothing is asked that was not answered.
-        if self.noted.elapsed() >= NOTED_WITHIN && !self.has_unheard() && !self.is_another() {
+        // Nothing is asked that was not answered, and nothing will be that matters.
+        if self.noted.elapsed() >= NOTED_WITHIN && !self.has_unheard() && !self.is_another() && !self.has_met() {
             self.note_membership();
         }
         Event::Quiet
@@ -233,6 +175,13 @@ impl Consumer {
             let mut changes = lock(&self.inner.context().changes);
             (changes.pop_front()?, !changes.iter().any(is_asked))
         };
+        let change = match change {
+            Event::Assign(_) | Event::Revoke(_) if self.has_met() => {
+                self.reassigned = None;
+                change.distrusted()
+            }
+            other => other,
+        };
         match change {
             Event::Assign(_) | Event::Revoke(_) if self.is_another() => {
                 self.member = None;
@@ -250,14 +199,23 @@ impl Consumer {
     /// Whether librdkafka is another member than the one that what is held was given to. It tells those who have no name of
     /// their own that they lost everything; others it lets join anew without a word.
     fn is_another(&self) -> bool {
-        let now = raw::membership(self.inner.client().native_ptr());
-        !self.queues.is_empty() && self.member.is_some() && now.is_some_and(|now| Some(now.member) != self.member)
+        let is_other = |now: Membership| Some(now.member) != self.member;
+        !self.queues.is_empty() && self.member.is_some() && self.membership().is_some_and(is_other)
+    }
+
+    /// Whether the group has met since partitions were reassigned. What it decided of them is asked, or will be.
+    fn has_met(&self) -> bool {
+        self.reassigned.as_ref().is_some_and(|then| *then != self.membership())
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        raw::membership(self.inner.client().native_ptr())
     }
 
     /// Lets the owners commit under the membership that librdkafka has now. Only while everything that it asked is answered
     /// or about to be: it is a member anew only after an answer.
     fn note_membership(&mut self) {
-        let now = raw::membership(self.inner.client().native_ptr());
+        let now = self.membership();
         self.member = now.as_ref().map(|now| now.member.clone()).or(self.member.take());
         (self.noted, *lock(&self.inner.context().known)) = (Instant::now(), now);
     }
@@ -292,7 +250,7 @@ impl Consumer {
         let end = |error: KafkaError| Fault::new("assigning", Remedy::End, error);
         let mut list = TopicPartitionList::with_capacity(starts.len());
         for (part, start) in starts {
-            self.split(part).ok_or_else(|| Fault::new("assigning", Remedy::End, format!("{part} has no queue")))?;
+            self.split(part)?;
             let start = start.map_or(Offset::End, |start| Offset::Offset(start.0 as i64));
             list.add_partition_offset(&part.topic, part.partition as i32, start).map_err(end)?;
         }
@@ -301,41 +259,65 @@ impl Consumer {
         assigned
     }
 
-    /// Has the partition's records come to a queue of their own.
-    fn split(&mut self, part: &Part) -> Option<()> {
-        let client = self.inner.client().native_ptr();
-        let queue = PartitionQueue::of(client, &part.topic, part.partition as i32, BATCH)?;
-        self.queues.insert(part.clone(), queue);
-        Some(())
-    }
-
     /// Reads partitions that are held from these positions on, and nothing that was fetched before; returns those that it
     /// cannot be done for now.
     ///
     /// They are not released for it: while they were, the group could give them to another, and nobody would be told.
-    pub fn seek(&mut self, starts: &[(Part, NextOffset)]) -> Vec<Part> {
+    pub fn seek(&mut self, starts: &[(Part, NextOffset)]) -> Result<Vec<Part>, Fault> {
+        let end = |error: KafkaError| Fault::new("seeking", Remedy::End, error);
+        if starts.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut list = TopicPartitionList::with_capacity(starts.len());
-        let mut failed = Vec::new();
         for (part, start) in starts {
-            let (partition, offset) = (part.partition as i32, Offset::Offset(start.0 as i64));
             self.doubtful.remove(part);
             // It is another queue when librdkafka has made the partition anew.
-            if self.split(part).and_then(|()| list.add_partition_offset(&part.topic, partition, offset).ok()).is_none()
-            {
-                failed.push(part.clone());
-            }
+            self.split(part)?;
+            let offset = Offset::Offset(start.0 as i64);
+            list.add_partition_offset(&part.topic, part.partition as i32, offset).map_err(end)?;
         }
-        if list.count() == 0 {
-            return failed;
-        }
-        match self.inner.seek_partitions(list, SOUGHT_WITHIN) {
-            Ok(sought) => failed.extend(sought.elements().iter().filter(|one| one.error().is_err()).map(part_of)),
+        let sought = match self.inner.seek_partitions(list, SOUGHT_WITHIN) {
+            Ok(sought) => sought,
             Err(error) => {
                 tracing::warn!(%error, "seeking");
-                failed = starts.iter().map(|(part, _)| part.clone()).collect();
+                return Ok(starts.iter().map(|(part, _)| part.clone()).collect());
             }
+        };
+        let code = |one: &TopicPartitionListElem<'_>| one.error().err().and_then(|error| error.rdkafka_error_code());
+        let failed =
+            sought.elements().iter().filter_map(|one| Some((part_of(one), code(one)?))).collect::<BTreeMap<_, _>>();
+        let is_stopped = |part: &Part| failed.get(part) == Some(&RDKafkaErrorCode::State);
+        let (stopped, failed): (Vec<Part>, Vec<Part>) = failed.keys().cloned().partition(is_stopped);
+        self.reassign(starts.iter().filter(|(part, _)| stopped.contains(part)))?;
+        Ok(failed)
+    }
+
+    /// As above, for those that librdkafka does not read any more after an error.
+    ///
+    /// For a moment they are not held. Should librdkafka join anew in it, they are not among what it claims, and the group
+    /// may give them to another at once: what it asks at its next meeting is then no orderly request.
+    fn reassign<'a>(&mut self, starts: impl Iterator<Item = &'a (Part, NextOffset)>) -> Result<(), Fault> {
+        let starts: Vec<_> = starts.map(|(part, start)| (part.clone(), Some(*start))).collect();
+        if starts.is_empty() {
+            return Ok(());
         }
-        failed
+        let before = self.membership();
+        self.release(&starts.iter().map(|(part, _)| part.clone()).collect::<Vec<_>>())?;
+        self.assign(&starts)?;
+        if self.is_dealt_out_by_members && self.membership() != before {
+            return Err(Fault::new("assigning again", Remedy::End, "the group has met meanwhile"));
+        }
+        self.reassigned = self.is_dealt_out_by_members.then_some(before);
+        Ok(())
+    }
+
+    /// Has the partition's records come to a queue of their own.
+    fn split(&mut self, part: &Part) -> Result<(), Fault> {
+        let (client, partition) = (self.inner.client().native_ptr(), part.partition as i32);
+        let queue = PartitionQueue::of(client, &part.topic, partition, BATCH)
+            .ok_or_else(|| Fault::new("assigning", Remedy::End, format!("{part} has no queue")))?;
+        self.queues.insert(part.clone(), queue);
+        Ok(())
     }
 
     /// Lets the partitions go.

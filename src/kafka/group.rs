@@ -7,7 +7,8 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::consumer::{Context, Part, lock};
+use super::consumer::Part;
+use super::context::{Context, lock};
 use super::fault::{self, Fault, Remedy};
 use super::raw;
 use crate::shard::NextOffset;

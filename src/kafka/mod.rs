@@ -9,6 +9,7 @@
 
 mod admin;
 mod consumer;
+mod context;
 mod fault;
 mod group;
 mod overheard;

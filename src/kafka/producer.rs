@@ -14,7 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, Producer as _, ProducerContext};
 
-use super::consumer::lock;
+use super::context::lock;
 use super::fault::{Fault, Remedy};
 use super::group::{Group, Position, list_of};
 use super::raw::{self, Output, Topics};

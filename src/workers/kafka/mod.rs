@@ -25,6 +25,7 @@ mod proof;
 mod restore;
 mod saves;
 mod snapshots;
+mod tenancy;
 mod tenant;
 mod watchdog;
 mod worker;

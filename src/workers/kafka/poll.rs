@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
 use super::super::owned::Restored;
+use super::tenancy::Tenancy;
 use super::watchdog::Watchdog;
 use super::{Command, Feed, Leaving, Start};
 use crate::kafka::{Consumer, Event, Part, Taken};
@@ -22,9 +23,6 @@ const WAIT: Duration = Duration::from_millis(2);
 const MOST_WAITING: usize = 4;
 /// How often positions are looked at when there are no records.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long a partition that cannot be restored yet is left alone: longer after every try.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
-const AGAIN_AT_LEAST_EVERY: Duration = Duration::from_secs(3);
 /// How often unreachable brokers are asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
@@ -35,24 +33,6 @@ pub(in crate::workers) struct Running {
     pub(in crate::workers) is_stopping: Arc<AtomicBool>,
     /// The workers have ended: leave the group.
     pub(in crate::workers) is_over: Arc<AtomicBool>,
-}
-
-/// A partition that this instance may read: whose it is, and under which number it was last assigned.
-#[derive(Debug)]
-pub(in crate::workers) struct Tenancy {
-    worker: usize,
-    shard: usize,
-    epoch: u64,
-    /// The group has given it to this instance, and nobody has refused it here.
-    is_held: bool,
-    /// What is fetched of it goes to its worker.
-    is_read: bool,
-    /// When its worker is asked again where to begin, and how long it was left alone before.
-    again_at: Option<Instant>,
-    alone: Duration,
-    waiting: Arc<AtomicUsize>,
-    /// Up to where its worker knows the log.
-    told: NextOffset,
 }
 
 /// See the module.
@@ -81,15 +61,6 @@ pub(in crate::workers) struct Ends {
     pub(in crate::workers) ended: watch::Sender<Option<String>>,
 }
 
-impl Tenancy {
-    fn hand(&self, feeds: &[UnboundedSender<Feed>], taken: Taken) {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        let (shard, epoch, waiting) = (self.shard, self.epoch, self.waiting.clone());
-        // A worker that has ended needs nothing.
-        let _ = feeds[self.worker].send(Feed::Taken { shard, epoch, taken, waiting });
-    }
-}
-
 impl Poll {
     /// `places` says for each partition its worker and its place there.
     pub(in crate::workers) fn new(
@@ -99,21 +70,10 @@ impl Poll {
         running: Running,
         metrics: Metrics,
     ) -> Self {
-        let tenancy = |(worker, shard)| Tenancy {
-            worker,
-            shard,
-            epoch: 0,
-            is_held: false,
-            is_read: false,
-            again_at: None,
-            alone: Duration::ZERO,
-            waiting: Arc::default(),
-            told: NextOffset(0),
-        };
         let Ends { feeds, commands, joined, ended } = ends;
         Self {
             consumer,
-            tenancies: places.into_iter().map(|(part, place)| (part, tenancy(place))).collect(),
+            tenancies: places.into_iter().map(|(part, place)| (part, Tenancy::at(place))).collect(),
             feeds,
             commands,
             joined,
@@ -171,7 +131,10 @@ impl Poll {
                 Start::Nowhere => self.release(&[part]),
             }
         }
-        let failed = self.consumer.seek(&starts);
+        let failed = match self.consumer.seek(&starts) {
+            Ok(failed) => failed,
+            Err(fault) => return self.fail(fault.to_string()),
+        };
         for (part, _) in starts.iter().filter(|(part, _)| !failed.contains(part)) {
             self.read(part);
         }
@@ -185,8 +148,7 @@ impl Poll {
     /// Asks again where partitions begin that could not be restored (K9).
     fn try_again(&mut self) {
         let is_stopping = self.running.is_stopping.load(Ordering::Acquire);
-        let is_due = |tenancy: &Tenancy| tenancy.again_at.is_some_and(|at| !is_stopping && at <= Instant::now());
-        let due = self.tenancies.iter().filter(|(_, tenancy)| is_due(tenancy));
+        let due = self.tenancies.iter().filter(|(_, tenancy)| !is_stopping && tenancy.is_due());
         let due: Vec<Part> = due.map(|(part, _)| part.clone()).collect();
         if !due.is_empty() {
             self.begin_again(due);
@@ -277,8 +239,7 @@ impl Poll {
             (0..self.feeds.len()).map(|worker| (worker, Vec::new())).collect();
         for part in parts {
             if let Some(tenancy) = self.tenancies.get_mut(&part) {
-                (tenancy.epoch, tenancy.waiting, tenancy.told) = (self.epoch, Arc::default(), NextOffset(0));
-                (tenancy.is_read, tenancy.again_at) = (false, None);
+                tenancy.begin(self.epoch);
                 asked.entry(tenancy.worker).or_default().push((tenancy.shard, part));
             }
         }
@@ -305,9 +266,7 @@ impl Poll {
     /// Asks again later where a partition begins.
     fn later(&mut self, part: &Part) {
         if let Some(tenancy) = self.tenancies.get_mut(part).filter(|tenancy| tenancy.is_held) {
-            tenancy.is_read = false;
-            tenancy.alone = (2 * tenancy.alone).clamp(AGAIN_AFTER, AGAIN_AT_LEAST_EVERY);
-            tenancy.again_at = Some(Instant::now() + tenancy.alone);
+            tenancy.put_off();
         }
     }
 
@@ -337,7 +296,7 @@ impl Poll {
         for part in parts {
             if let Some(tenancy) = self.tenancies.get_mut(part) {
                 held.extend(tenancy.is_held.then(|| part.clone()));
-                (tenancy.is_held, tenancy.is_read, tenancy.again_at, tenancy.epoch) = (false, false, None, 0);
+                tenancy.end();
             }
         }
         if let Err(fault) = self.consumer.release(&held) {
