@@ -10,7 +10,8 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 use crate::broker::{Cluster, ClusterSpec};
-use crate::site::Site;
+use crate::site::{Setup, Site};
+use crate::support::{Ebb, free_address};
 use crate::{skip_without_kafka, skip_without_own_kafka};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -199,7 +200,7 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
     consumer.close();
 }
 
-/// Polls a member that takes everything on and gives everything up, until it has so many.
+/// Polls a member that takes everything on, and gives up what it is asked for.
 fn follow(consumer: &mut Consumer, held: &mut Vec<Part>) {
     match consumer.poll(TURN) {
         Event::Assign(given) => {
@@ -216,54 +217,48 @@ fn follow(consumer: &mut Consumer, held: &mut Vec<Part>) {
 }
 
 #[test]
-fn a_partition_that_nobody_has_is_seen_and_dealt_out() {
+fn a_partition_that_nobody_has_is_found_and_dealt_out() {
     skip_without_kafka!();
     let site = Site::new("orphans");
-    site.admin().create_topic("orphans", 2, &[]);
-    let named = |name: &str| Settings { instance: Some(name.into()), ..settings(&site.cluster.brokers(), "orphans") };
+    site.produced("orphans", 2_000);
+    let named = |name: &str| {
+        // Longer than it takes to be back.
+        let properties = BTreeMap::from([("session.timeout.ms".to_owned(), "60000".to_owned())]);
+        let settings = settings(&site.cluster.brokers(), "orphans");
+        Settings { instance: Some(name.into()), properties, ..settings }
+    };
     let join = |name: &str| Consumer::subscribe(&named(name), &["orphans"]).expect("a consumer");
     let begun = Instant::now();
-    let (mut first, mut firsts) = (join("first"), Vec::new());
-    while firsts.len() < 2 {
-        assert!(begun.elapsed() < PATIENCE, "{firsts:?}");
-        follow(&mut first, &mut firsts);
+    let (mut one, mut ones) = (join("one"), Vec::new());
+    while ones.len() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "{ones:?}");
+        follow(&mut one, &mut ones);
     }
-    let (mut second, mut seconds) = (join("second"), Vec::new());
+    let (mut two, mut twos) = (join("two"), Vec::new());
     loop {
         assert!(begun.elapsed() < PATIENCE, "nothing is given up");
-        follow(&mut second, &mut seconds);
-        match first.poll(TURN) {
+        follow(&mut two, &mut twos);
+        match one.poll(TURN) {
             Event::Revoke(_) => break,
-            Event::Assign(_) => first.assign(&[]).expect("answered"),
+            Event::Assign(_) => one.assign(&[]).expect("answered"),
             _ => {}
         }
     }
-    // It dies before it has given anything up, and comes back: the group takes itself for complete.
-    drop(first);
-    let (mut first, mut firsts) = (join("first"), Vec::new());
-    let roll = Roll::new(&named("first")).expect("a client");
-    let given =
-        |roll: &Roll| -> Option<usize> { Some(roll.members().ok()??.iter().map(|member| member.parts.len()).sum()) };
-    while firsts.len() + given(&roll).unwrap_or(0) < 2 {
-        assert!(begun.elapsed() < PATIENCE, "{firsts:?}");
-        follow(&mut first, &mut firsts);
-        follow(&mut second, &mut seconds);
+    // It dies in the middle of it, and comes back as the service: the group takes itself for complete.
+    drop(one);
+    let service = Ebb::start(&site.config(&Setup::new("orphans")), free_address(), &[]);
+    let roll = Roll::new(&named("one")).expect("a client");
+    while site.committed("orphans") == 0 {
+        assert!(begun.elapsed() < PATIENCE, "the service is not at work");
+        follow(&mut two, &mut twos);
     }
-    assert_eq!(
-        (firsts.len(), seconds.len(), given(&roll)),
-        (1, 0, Some(1)),
-        "nothing is amiss: {firsts:?} {seconds:?}"
-    );
-
-    thread::scope(|scope| {
-        let call = scope.spawn(|| roll.call_together(&["orphans"]).expect("called"));
-        while firsts.len() + seconds.len() < 2 || given(&roll) != Some(2) || !call.is_finished() {
-            assert!(begun.elapsed() < 2 * PATIENCE, "{firsts:?} {seconds:?}");
-            follow(&mut first, &mut firsts);
-            follow(&mut second, &mut seconds);
-        }
-    });
-    let mut all = [firsts, seconds].concat();
-    all.sort();
-    assert_eq!(all, [0, 1].map(|partition| Part { topic: "orphans".into(), partition }));
+    let members = roll.members().expect("an answer").expect("at rest");
+    assert_eq!(members.iter().map(|member| member.parts.len()).sum::<usize>(), 1, "nothing is amiss: {members:?}");
+    let seen = Instant::now();
+    while twos.len() != 1 {
+        assert!(seen.elapsed() < PATIENCE, "nobody has it");
+        follow(&mut two, &mut twos);
+    }
+    println!("dealt out {:.1} s after it was missed", seen.elapsed().as_secs_f64());
+    service.kill();
 }
