@@ -17,9 +17,10 @@ use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::context::{Context, lock, part_of};
+use super::event::{Event, Part, Taken};
 use super::fault::{self, Fault, Remedy};
 use super::group::Group;
-use super::raw::{self, Membership, Message, PartitionQueue};
+use super::raw::{self, Membership, PartitionQueue};
 use super::settings::Settings;
 use crate::shard::NextOffset;
 
@@ -29,64 +30,6 @@ const BATCH: usize = 1000;
 const SOUGHT_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take until the owners know that the group has changed although nothing of theirs has.
 const NOTED_WITHIN: Duration = Duration::from_millis(20);
-
-/// One partition of a topic.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Part {
-    pub topic: Arc<str>,
-    pub partition: u32,
-}
-
-impl std::fmt::Display for Part {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.topic, self.partition)
-    }
-}
-
-/// What polling came to.
-#[derive(Debug)]
-pub enum Event {
-    Quiet,
-    /// These are to be ours, once [`Consumer::assign`] is called.
-    Assign(Vec<Part>),
-    /// These are to be another's, once [`Consumer::release`] is called.
-    Revoke(Vec<Part>),
-    /// These are another's already: nothing can be committed for them.
-    Lost(Vec<Part>),
-    /// We are another member than before, and what is held may have been another's meanwhile: nothing that was made of it
-    /// can be committed.
-    Anew,
-    /// A record of this came outside of its queue: librdkafka has made the partition anew. It must be sought again.
-    Stray(Part),
-    /// No broker can be reached.
-    Down(String),
-    /// The membership has ended for good.
-    Failed(Fault),
-}
-
-impl Event {
-    /// What was asked of somebody whose partitions may be another's already.
-    fn distrusted(self) -> Self {
-        match self {
-            Event::Revoke(parts) => Event::Lost(parts),
-            other => other,
-        }
-    }
-}
-
-/// What a partition's queue held.
-#[derive(Debug)]
-pub enum Taken {
-    /// In the order of their offsets; never empty.
-    Records(Vec<Message>),
-    /// There is no record before this offset that was not taken.
-    End(NextOffset),
-    /// The position asked for is not in the log.
-    OutOfRange,
-    /// Records here could not be read, and were passed over: what comes behind them must not be taken.
-    Damaged(String),
-    Trouble(Fault),
-}
 
 /// See the module.
 pub struct Consumer {

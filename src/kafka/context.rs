@@ -12,7 +12,7 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, TopicPartitionList};
 use serde::Deserialize;
 
-use super::consumer::{Event, Part};
+use super::event::{Event, Part};
 use super::raw::Membership;
 
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::consumer::Part;
 use super::context::{Context, lock};
+use super::event::Part;
 use super::fault::{self, Fault, Remedy};
 use super::raw;
 use crate::shard::NextOffset;
@@ -17,6 +17,7 @@ use crate::shard::NextOffset;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest an undecided transaction is waited for at once: whoever waits has others waiting for it.
 const DECIDED_WITHIN: Duration = Duration::from_secs(2);
+
 /// What is committed of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {

@@ -10,6 +10,7 @@
 mod admin;
 mod consumer;
 mod context;
+mod event;
 mod fault;
 mod group;
 mod overheard;
@@ -21,7 +22,8 @@ mod roll;
 mod settings;
 
 pub use admin::{Admin, Make, Topic, Wanted};
-pub use consumer::{Consumer, Event, Part, Taken};
+pub use consumer::Consumer;
+pub use event::{Event, Part, Taken};
 pub use fault::{Fault, Remedy};
 pub use group::{Extent, Group, Position, Told, TopicId};
 pub use producer::{Committed, Placed, Producer, Sent};

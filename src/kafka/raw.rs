@@ -1,6 +1,7 @@
 //! What the safe client has no call for: taking records of one partition in batches, passing a record on with its headers
-//! byte for byte, waiting for what was passed on without a turn of the processor, and telling a topic from one of the
-//! same name. This file is unsafe because all of it means handling librdkafka's own pointers.
+//! byte for byte, waiting for what was passed on without a turn of the processor, telling a topic from one of the same
+//! name, and telling as whom a client is a member and whether it has more to say. This file is unsafe because all of it
+//! means handling librdkafka's own pointers.
 //!
 //! Batches are taken by the poll thread alone, which also answers rebalances and seeks: none of these ever overlap
 //! (librdkafka's batch calls lost messages when they did).

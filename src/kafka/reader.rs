@@ -8,7 +8,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message as _};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
-use super::consumer::Part;
+use super::event::Part;
 use super::fault::{self, Fault, Remedy};
 use super::group::{Told, told_of};
 use super::raw::{self, PartitionQueue};

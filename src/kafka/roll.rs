@@ -6,10 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, Producer as _};
 
-use super::consumer::{Consumer, Event, Part};
+use super::consumer::Consumer;
+use super::event::{Event, Part};
 use super::fault::{Fault, Remedy};
 use super::settings::Settings;
 
@@ -40,8 +40,7 @@ impl std::fmt::Debug for Roll {
 
 impl Roll {
     pub fn new(settings: &Settings) -> Result<Self, Fault> {
-        let config: ClientConfig = settings.asker();
-        let asker = config.create().map_err(|error| Fault::new("making a client", Remedy::End, error))?;
+        let asker = settings.asker().create().map_err(|error| Fault::new("making a client", Remedy::End, error))?;
         Ok(Self { settings: settings.clone(), asker })
     }
 

@@ -7,6 +7,7 @@
 
 mod asking;
 mod checkpoints;
+mod ending;
 mod faults;
 mod kafka;
 mod message;

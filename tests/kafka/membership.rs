@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{Committed, Consumer, Event, Part, Position, Producer, Roll, Settings, Taken};
+use ebb::kafka::{Committed, Consumer, Event, Member, Part, Position, Producer, Roll, Settings, Taken};
 use ebb::shard::NextOffset;
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 use crate::broker::{Cluster, ClusterSpec};
 use crate::site::{Setup, Site};
@@ -138,15 +136,12 @@ fn what_is_held_is_nobody_elses_and_read_from_where_it_is_sought() {
 }
 
 /// The members of the group, once it is at rest.
-fn members(brokers: &str) -> Vec<String> {
-    let asker: BaseConsumer = ClientConfig::new().set("bootstrap.servers", brokers).create().expect("a client");
+fn members(roll: &Roll) -> Vec<Member> {
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < PATIENCE, "the group is not at rest after {PATIENCE:?}");
-        if let Ok(list) = asker.fetch_group_list(Some(GROUP), Duration::from_secs(5))
-            && let Some(group) = list.groups().iter().find(|group| group.state() == "Stable")
-        {
-            return group.members().iter().map(|member| member.id().to_owned()).collect();
+        if let Ok(Some(members)) = roll.members() {
+            return members;
         }
         thread::sleep(TURN);
     }
@@ -165,7 +160,8 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
     let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
     take_on(&mut consumer, &parts);
     let group = consumer.group();
-    let before = members(&brokers);
+    let roll = Roll::new(&settings).expect("a client");
+    let before = members(&roll);
 
     // Nobody polls while the session ends: librdkafka asks to have both given up, and nobody has heard it yet.
     cluster.nodes()[0].kill();
@@ -175,7 +171,7 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
     cluster.nodes()[0].start();
     cluster.settle();
     let begun = Instant::now();
-    while members(&brokers) == before {
+    while members(&roll) == before {
         assert!(begun.elapsed() < PATIENCE, "still the member that it was");
         thread::sleep(TURN);
     }
@@ -252,7 +248,7 @@ fn a_partition_that_nobody_has_is_found_and_dealt_out() {
         assert!(begun.elapsed() < PATIENCE, "the service is not at work");
         follow(&mut two, &mut twos);
     }
-    let members = roll.members().expect("an answer").expect("at rest");
+    let members = members(&roll);
     assert_eq!(members.iter().map(|member| member.parts.len()).sum::<usize>(), 1, "nothing is amiss: {members:?}");
     let seen = Instant::now();
     while twos.len() != 1 {
