@@ -4,12 +4,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use ebb::app;
-use ebb::codec;
 use ebb::config::Config;
-use ebb::decay::Decay;
-use ebb::hash::HashKey;
-use ebb::shard::{AggregateQuestion, LogPrint, Part, Plan, Question, Record, Shard, Statistic};
-use ebb::sketch::answer::TopMode;
+use ebb_core::{AggregateQuestion, LogPrint, Part, Plan, Question, Record, Shard, Statistic};
+use ebb_sketch::aggregate::answer::TopMode;
+use ebb_sketch::codec;
+use ebb_sketch::decay::Decay;
+use ebb_sketch::hash::HashKey;
 
 use super::Target;
 

@@ -4,11 +4,11 @@ use std::hint::black_box;
 use std::sync::LazyLock;
 
 use ebb::config::Config;
-use ebb::decay::Decay;
-use ebb::hash::HashKey;
-use ebb::shard::{EventSpec, Path, Reader, TimeUnit};
-use ebb::sketch::predicate::Predicate;
-use ebb::traffic::{Traffic, TrafficOptions};
+use ebb_core::{EventSpec, Path, Reader, TimeUnit};
+use ebb_sketch::aggregate::predicate::Predicate;
+use ebb_sketch::decay::Decay;
+use ebb_sketch::hash::HashKey;
+use ebb_traffic::{Traffic, TrafficOptions};
 
 use super::Target;
 
@@ -70,16 +70,16 @@ fn with_text(bytes: &[u8], run: impl Fn(&str)) {
 /// What is shown is read back as the same.
 fn durations(bytes: &[u8]) {
     with_text(bytes, |text| {
-        if let Ok(ms) = ebb::units::parse_duration_ms(text) {
-            assert_eq!(ebb::units::parse_duration_ms(&ebb::units::DurationMs(ms).to_string()), Ok(ms));
+        if let Ok(ms) = ebb_sketch::units::parse_duration_ms(text) {
+            assert_eq!(ebb_sketch::units::parse_duration_ms(&ebb_sketch::units::DurationMs(ms).to_string()), Ok(ms));
         }
     });
 }
 
 fn sizes(bytes: &[u8]) {
     with_text(bytes, |text| {
-        if let Ok(bytes) = ebb::units::parse_bytes(text) {
-            assert_eq!(ebb::units::parse_bytes(&ebb::units::Bytes(bytes).to_string()), Ok(bytes));
+        if let Ok(bytes) = ebb_sketch::units::parse_bytes(text) {
+            assert_eq!(ebb_sketch::units::parse_bytes(&ebb_sketch::units::Bytes(bytes).to_string()), Ok(bytes));
         }
     });
 }

@@ -1,10 +1,12 @@
 //! The command line: what may be asked of the binary, and what is printed where. It starts nothing itself.
 
 mod ask;
+#[cfg(feature = "eval")]
 mod eval;
 mod plan;
 
 pub use ask::{Aggregate, Asking, Decide, Question, Statistic};
+#[cfg(feature = "eval")]
 pub use eval::Eval;
 pub use plan::{Planning, SeenWord};
 
@@ -56,6 +58,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  ebb config ebb.yaml\n  ebb config --reference | less")]
     Config(Show),
     /// Say what the service would decide about a file of events, and how right that is
+    #[cfg(feature = "eval")]
     #[command(after_help = eval::EXAMPLES)]
     Eval(Eval),
     /// Ask the instance that runs here with this configuration whether it is ready

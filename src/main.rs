@@ -36,6 +36,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             telemetry::start(&config.log)?;
             app::serve(config)
         }
+        #[cfg(feature = "eval")]
         Command::Eval(eval) => eval.run(),
         Command::Health(source) => app::health(&source.load()?),
         Command::Demo(demo) => app::demo(demo.into()),

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ebb::filter::timing::TimingSpec;
-use ebb::hash::HashKey;
 use ebb::metrics::Metrics;
-use ebb::shard::{DedupSpec, EventSpec, FilterSpec, NextOffset, Plan, Reader, Seen};
 use ebb::store::{ShardId, Store, StoreOptions};
 use ebb::workers::{Place, Placed, Readiness, Stream, Streams, Workers, WorkersOptions};
+use ebb_core::{DedupSpec, EventSpec, FilterSpec, NextOffset, Plan, Reader, Seen};
+use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::hash::HashKey;
 
 const SHARDS: u32 = 12;
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use ebb::config::Config;
 use ebb::config::dedup::{Sizing, Window};
 use ebb::kafka::properties;
-use ebb::units::{Bytes, DurationMs};
+use ebb_sketch::units::{Bytes, DurationMs};
 use proptest::prelude::*;
 
 const TWO_LINES: &str = "streams:\n  clicks: {event: {item: [ip, ad]}}\n";

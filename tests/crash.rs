@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebb::random::Random;
+use ebb_sketch::random::Random;
 use support::{Ebb, disk_bytes, free_address};
 
 const STATE_BYTES: u64 = 2 * (1 << 20);

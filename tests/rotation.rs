@@ -6,22 +6,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb::filter::frequency::FrequencySpec;
-use ebb::filter::frequency::forward::ForwardSpec;
-use ebb::filter::importance::{ImportanceScale, Rule as RaiseRule};
-use ebb::filter::inference::PriorSpec;
-use ebb::filter::places::Size;
-use ebb::filter::posterior::Share;
-use ebb::filter::stable::FadingSpec;
-use ebb::filter::timing::TimingSpec;
-use ebb::hash::{HashKey, HashKeys};
-use ebb::random::Random;
-use ebb::shard::{
+use ebb_core::{
     AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec, DedupSpec, EventSpec, FilterSpec,
     IsolationSpec, Measure, Method, Over, Part, Plan, Question, Reader, Record, Rule, Rules, Seen, Shard, Statistic,
     TimeUnit, TopName, Verdict, Weights,
 };
-use ebb::sketch::answer::TopMode;
+use ebb_sketch::aggregate::answer::TopMode;
+use ebb_sketch::filter::frequency::FrequencySpec;
+use ebb_sketch::filter::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::importance::{ImportanceScale, Rule as RaiseRule};
+use ebb_sketch::filter::inference::PriorSpec;
+use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::posterior::Share;
+use ebb_sketch::filter::stable::FadingSpec;
+use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::hash::{HashKey, HashKeys};
+use ebb_sketch::random::Random;
 use support::{Ebb, free_address};
 
 const WINDOW_MS: u64 = 600_000;

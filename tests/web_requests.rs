@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use answers::Answers;
 use decisions::{Decisions, WINDOWS};
-use ebb::traffic::requests::{Request, RequestOptions, Requests};
+use ebb_traffic::requests::{Request, RequestOptions, Requests};
 use support::Ebb;
 
 const START_MS: i64 = 807_235_200_000;

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ebb::kafka::{self, Event, Part, Position, Settings, Taken};
-use ebb::shard::NextOffset;
+use ebb_core::NextOffset;
 use rdkafka::bindings as sys;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebb::random::Random;
+use ebb_sketch::random::Random;
 use rdkafka::producer::Producer;
 
 use crate::bars::Bars;

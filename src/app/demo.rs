@@ -9,10 +9,10 @@ use anyhow::Context;
 use super::{Service, block_on, stop_signal};
 use crate::config::Config;
 use crate::kafka::properties;
-use crate::shard::{Counts, Reason, Verdict};
 use crate::telemetry;
-use crate::traffic::{Click, Traffic, TrafficOptions};
 use crate::workers::{Readiness, Stream};
+use ebb_core::{Counts, Reason, Verdict};
+use ebb_traffic::{Click, Traffic, TrafficOptions};
 
 /// What the demonstration may be told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 mod ask;
 mod demo;
 mod doors;
+#[cfg(feature = "eval")]
 mod eval;
 mod health;
 mod outlook;
@@ -19,10 +20,8 @@ mod waiting;
 
 pub use ask::{Problem, Remote, Request, show};
 pub use demo::{DemoOptions, demo};
-pub use eval::{
-    DECAYS as EVAL_DECAYS, EvalOptions, Format as EvalFormat, Report as EvalReport, StreamReport as EvalStream,
-    evaluate,
-};
+#[cfg(feature = "eval")]
+pub use eval::{EVAL_DECAYS, EvalFormat, EvalOptions, evaluate};
 pub use health::health;
 pub use outlook::{Assumptions, Outlook, outlook};
 pub use plans::plan;
@@ -39,13 +38,13 @@ use anyhow::Context;
 use tokio::sync::watch;
 
 use crate::config::{Config, Mistakes};
-use crate::hash::HashKey;
 use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
-use crate::shard::Plan;
 use crate::store::{OpenReport, ShardId, Store, StoreOptions};
 use crate::workers::{Place, Placed, Readiness, Streams, Workers, WorkersOptions};
 use doors::Doors;
+use ebb_core::Plan;
+use ebb_sketch::hash::HashKey;
 use waiting::Waiting;
 
 /// Runs the configured service until SIGTERM or Ctrl-C.
@@ -177,7 +176,7 @@ impl Service {
 
 fn http_limits(config: &Config) -> HttpLimits {
     let http = &config.http;
-    let ms = |duration: crate::units::DurationMs| Duration::from_millis(duration.0);
+    let ms = |duration: ebb_sketch::units::DurationMs| Duration::from_millis(duration.0);
     HttpLimits {
         max_body_bytes: http.max_body.0 as usize,
         request_timeout: ms(http.request_timeout),

@@ -13,25 +13,25 @@ use crate::config::dedup::{
 };
 use crate::config::service;
 use crate::config::stream::{Event, Path, Stream, TimeUnit as UnitChoice};
-use crate::filter::frequency::FrequencySpec;
-use crate::filter::frequency::basic::BasicSpec;
-use crate::filter::frequency::epochs::EpochSpec;
-use crate::filter::frequency::forward::ForwardSpec;
-use crate::filter::frequency::optimised::{Carry, DigitSpec, OptimisedSpec};
-use crate::filter::importance::{ImportanceScale, Rule as RaiseRule};
-use crate::filter::inference::PriorSpec;
-use crate::filter::limiting::ValueShares;
-use crate::filter::places::Size;
-use crate::filter::posterior::Share;
-use crate::filter::sizing::{self, Budget, Demand};
-use crate::filter::stable::FadingSpec;
-use crate::filter::timing::{Drive, LINE_BYTES, Layout, TimingSpec, blocks_most};
-use crate::filter::tuning::tune_decrements;
-use crate::hash::{HashKey, HashKeys};
-use crate::shard::{
+use ebb_core::{
     AggregateParameters, AggregateSpec, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, Limits, PenaltySpec,
     Plan, Reader, Rule, Rules, Seen, TimeUnit,
 };
+use ebb_sketch::filter::frequency::FrequencySpec;
+use ebb_sketch::filter::frequency::basic::BasicSpec;
+use ebb_sketch::filter::frequency::epochs::EpochSpec;
+use ebb_sketch::filter::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::frequency::optimised::{Carry, DigitSpec, OptimisedSpec};
+use ebb_sketch::filter::importance::{ImportanceScale, Rule as RaiseRule};
+use ebb_sketch::filter::inference::PriorSpec;
+use ebb_sketch::filter::limiting::ValueShares;
+use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::posterior::Share;
+use ebb_sketch::filter::sizing::{self, Budget, Demand};
+use ebb_sketch::filter::stable::FadingSpec;
+use ebb_sketch::filter::timing::{Drive, LINE_BYTES, Layout, TimingSpec, blocks_most};
+use ebb_sketch::filter::tuning::tune_decrements;
+use ebb_sketch::hash::{HashKey, HashKeys};
 
 /// Items whose past is followed exactly, to learn how soon items come again.
 const FOLLOWED: u32 = 4096;

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::kafka::{Admin, Make, Output, Producer, Remedy, Settings, Wanted};
-use crate::traffic::{Traffic, TrafficOptions};
+use ebb_traffic::{Traffic, TrafficOptions};
 
 /// What the producer may be told.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,8 +9,8 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 
 use crate::config::Config;
-use crate::hash::{HashKey, HashKeys};
 use crate::store::Store;
+use ebb_sketch::hash::{HashKey, HashKeys};
 
 /// Where the key that first chose partitions is kept once it is no longer the current one.
 const ROUTING_FACT: &str = "routing-key";

@@ -12,11 +12,11 @@ use crate::config::Config;
 use crate::config::kafka::{Kafka, Start};
 use crate::config::stream::{Delivery as DeliveryChoice, Stream};
 use crate::kafka::{Admin, Make, Remedy, Settings, Topic, Wanted};
-use crate::shard::Plan;
 use crate::store::Store;
 use crate::workers::{
     Beginning, Delivery, KafkaOptions, Outputs, Placed, SnapshotTopic, StreamSpec, Target, Workers, WorkersOptions,
 };
+use ebb_core::Plan;
 
 /// How long brokers are left alone that did not let us in.
 const PAUSE: Duration = Duration::from_millis(500);

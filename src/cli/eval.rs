@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::{Source, print};
 use crate::app::{self, EvalFormat, EvalOptions};
-use crate::decay::Decay;
+use ebb_sketch::decay::Decay;
 
 pub(super) const EXAMPLES: &str = "\
 The file is JSONL, or CSV or TSV whose first line names the columns: each line becomes a JSON event with these fields.

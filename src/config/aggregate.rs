@@ -6,8 +6,8 @@ use super::read::{Kind, Reader};
 use super::scalars::{Count, DecayForm, Duration, Fraction, Positive, Size, scalar};
 use super::stream::{Event, FieldPath, Path, parse_path};
 use super::tree::Node;
-use crate::shard::{self, AggregateParameters, AggregateSpec, Weights};
-use crate::units::DurationMs;
+use ebb_core::{AggregateParameters, AggregateSpec, Weights};
+use ebb_sketch::units::DurationMs;
 
 const DAY: u64 = 86_400_000;
 
@@ -167,22 +167,22 @@ impl Aggregate {
         AggregateParameters {
             name: name.to_owned(),
             of: match &self.of {
-                Measure::Count => shard::Measure::Count,
-                Measure::Value => shard::Measure::Value,
-                Measure::Weight => shard::Measure::Weight,
-                Measure::Field(path) => shard::Measure::Number(number(path)),
+                Measure::Count => ebb_core::Measure::Count,
+                Measure::Value => ebb_core::Measure::Value,
+                Measure::Weight => ebb_core::Measure::Weight,
+                Measure::Field(path) => ebb_core::Measure::Number(number(path)),
             },
             over: match self.over {
-                Over::All => shard::Over::All,
-                Over::Unique => shard::Over::Unique,
+                Over::All => ebb_core::Over::All,
+                Over::Unique => ebb_core::Over::Unique,
             },
             method: match self.method {
-                Method::Robust => shard::Method::Robust,
-                Method::Integral => shard::Method::Integral,
-                Method::Forward => shard::Method::Forward,
-                Method::Division => shard::Method::Division,
-                Method::Cascade => shard::Method::Cascade,
-                Method::Levels => shard::Method::Levels,
+                Method::Robust => ebb_core::Method::Robust,
+                Method::Integral => ebb_core::Method::Integral,
+                Method::Forward => ebb_core::Method::Forward,
+                Method::Division => ebb_core::Method::Division,
+                Method::Cascade => ebb_core::Method::Cascade,
+                Method::Levels => ebb_core::Method::Levels,
             },
             epsilon: self.epsilon,
             delta: self.delta,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::read::{Kind, Reader};
 use super::tree::{Node, NodeKind};
 use super::words::excerpt;
-use crate::decay::Decay;
-use crate::units::{Bytes, DurationMs, parse_bytes, parse_duration_ms};
+use ebb_sketch::decay::Decay;
+use ebb_sketch::units::{Bytes, DurationMs, parse_bytes, parse_duration_ms};
 
 /// Reads a scalar with `parse`, whose error is the whole message.
 pub(super) fn scalar<T>(

@@ -7,7 +7,7 @@ use super::kinds::{List, Maybe, Named};
 use super::read::{Kind, Reader};
 use super::scalars::{Count, Duration, OWN_NAME, Topic, scalar};
 use super::tree::{Node, NodeKind};
-use crate::shard::SpecError;
+use ebb_core::SpecError;
 
 const MOST_PATHS: usize = 32;
 const DAY: u64 = 86_400_000;
@@ -170,7 +170,7 @@ fn check_stream(stream: &mut Stream, node: &Node, reader: &mut Reader) {
     }
 }
 
-pub use crate::shard::Path;
+pub use ebb_core::Path;
 
 /// Reads `user.id`; a dot within a name is written `\.`, a backslash `\\`.
 pub(super) fn parse_path(text: &str) -> Result<Path, String> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::deadline::Deadline;
 use super::problem::{Kind, Problem};
-use crate::units;
+use ebb_sketch::units;
 
 /// Reads the body of a request that must be JSON. Nothing is read when the head already tells that it cannot be taken.
 pub(super) async fn read_json(request: Request, most_bytes: usize, deadline: &mut Deadline) -> Result<Bytes, Problem> {

@@ -17,8 +17,8 @@ use super::problem::{Kind, Problem};
 use super::question::{Asked, Envelope, Events, Intent};
 use super::routes::Api;
 use crate::metrics::Metrics;
-use crate::shard::{Question, Reason};
 use crate::workers::{AskError, RecordError, Stream};
+use ebb_core::{Question, Reason};
 
 /// Was it seen within the window, and which answer costs less if it is wrong?
 ///

@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 
 use super::details::{Age, ExpectedPenalty, Explanation, Posterior};
 use super::position::{AsOf, Partitions};
-use crate::shard::{self, Answer, Reason, Verdict};
 use crate::workers::{Decided, Recorded};
+use ebb_core::{Answer, Reason, Verdict};
 
 /// The answer to one event, or to a batch.
 #[derive(Debug, Serialize, ToSchema)]
@@ -96,7 +96,7 @@ macro_rules! names {
 
 names!(VerdictName: ["unique", "duplicate", "late", "rejected"]);
 names!(ReasonName: Reason::ALL.map(Reason::name));
-names!(BasisName: shard::Basis::ALL.map(shard::Basis::name));
+names!(BasisName: ebb_core::Basis::ALL.map(ebb_core::Basis::name));
 
 impl Decision {
     fn of(verdict: Verdict) -> Self {
@@ -132,7 +132,7 @@ impl Decision {
         Self { offset: Some(recorded.offset), as_of: Some(recorded.as_of.into()), ..decision }
     }
 
-    pub(super) fn answered(decided: &Decided, as_of: shard::AsOf) -> Self {
+    pub(super) fn answered(decided: &Decided, as_of: ebb_core::AsOf) -> Self {
         let explanation = decided.details.as_deref().map(|details| Box::new(details.into()));
         Self { explanation, as_of: Some(as_of.into()), ..Self::remembered(&decided.answer) }
     }

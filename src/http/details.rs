@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::shard::{self, AgeRange, ExpectedAge, Span};
+use ebb_core::{AgeRange, ExpectedAge, Span};
 
 /// How likely the item was, and was not, seen within the window.
 #[derive(Debug, Serialize, ToSchema)]
@@ -73,8 +73,8 @@ impl Age {
     }
 }
 
-impl From<&shard::Details> for Explanation {
-    fn from(details: &shard::Details) -> Self {
+impl From<&ebb_core::Details> for Explanation {
+    fn from(details: &ebb_core::Details) -> Self {
         let block =
             |(range, probability): &(AgeRange, f64)| Some(Block { age: Age::of(*range)?, probability: *probability });
         let known: f64 = details.blocks.iter().map(|(_, chance)| chance).sum();

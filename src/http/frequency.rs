@@ -17,8 +17,8 @@ use super::position::{AsOf, Partitions, late, number, parse_at_least};
 use super::problem::{Kind, Problem};
 use super::question::{Batch, Place, parse_json, partition};
 use super::routes::Api;
-use crate::shard::{Reason, Subject};
 use crate::workers::{AtLeast, Stream};
+use ebb_core::{Reason, Subject};
 
 /// The query of a question about one item.
 #[derive(Debug, Deserialize, IntoParams)]

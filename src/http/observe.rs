@@ -15,7 +15,7 @@ use tracing::field::Empty;
 
 use super::tokens::Scope;
 use crate::metrics::Metrics;
-use crate::random::mix;
+use ebb_sketch::random::mix;
 
 /// The route of everything that has none: paths that clients make up are no labels.
 pub(super) const OTHER: &str = "other";

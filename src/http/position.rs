@@ -6,7 +6,6 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem::{Kind, Problem};
-use crate::shard;
 use crate::workers::{AtLeast, Stream};
 
 /// How many partitions one `at_least` may name.
@@ -23,8 +22,8 @@ pub(super) struct AsOf {
     time_ms: Option<i64>,
 }
 
-impl From<shard::AsOf> for AsOf {
-    fn from(as_of: shard::AsOf) -> Self {
+impl From<ebb_core::AsOf> for AsOf {
+    fn from(as_of: ebb_core::AsOf) -> Self {
         Self { partition: as_of.partition, next: as_of.next.0, time_ms: as_of.time_ms }
     }
 }
@@ -42,7 +41,7 @@ impl Partitions {
         Self { answered, of: stream.partitions() as u32 }
     }
 
-    pub(super) fn of_places(places: &[shard::AsOf], stream: &Stream) -> Self {
+    pub(super) fn of_places(places: &[ebb_core::AsOf], stream: &Stream) -> Self {
         Self::new(places.iter().map(|as_of| as_of.partition).collect(), stream)
     }
 

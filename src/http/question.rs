@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 
 use super::position::parse_at_least;
 use super::problem::{Kind, Problem};
-use crate::shard::{Penalties, QuestionError, Share, Span};
-use crate::units::{DurationMs, parse_duration_ms};
 use crate::workers::{AtLeast, Depth};
+use ebb_core::{Penalties, QuestionError, Share, Span};
+use ebb_sketch::units::{DurationMs, parse_duration_ms};
 
 /// How many events one batch may have.
 pub const MOST_EVENTS: usize = 10_000;

@@ -18,10 +18,10 @@ use super::position::{AsOf, Partitions};
 use super::problem::{Kind, Problem};
 use super::question::span_text;
 use super::routes::Api;
-use crate::filter::frequency::FrequencySpec;
-use crate::shard::{self, AggregateSpec, AggregateStatus, Counts, KeyCounts, Reason, Refusal, Seen};
-use crate::units::DurationMs;
 use crate::workers::{ShardStatus, Stream};
+use ebb_core::{AggregateSpec, AggregateStatus, Counts, KeyCounts, Reason, Refusal, Seen};
+use ebb_sketch::filter::frequency::FrequencySpec;
+use ebb_sketch::units::DurationMs;
 
 /// All streams.
 #[derive(Serialize, ToSchema)]
@@ -187,7 +187,7 @@ impl Summary {
             Seen::Last => "last",
         };
         let event = plan.reader.spec();
-        let text = |path: Option<&shard::Path>| path.map(ToString::to_string);
+        let text = |path: Option<&ebb_core::Path>| path.map(ToString::to_string);
         Self {
             name: name.to_owned(),
             partitions: stream.partitions(),

@@ -22,7 +22,7 @@ use super::fault::{self, Fault, Remedy};
 use super::group::Group;
 use super::raw::{self, Membership, PartitionQueue};
 use super::settings::Settings;
-use crate::shard::NextOffset;
+use ebb_core::NextOffset;
 
 /// Records taken at once.
 const BATCH: usize = 1000;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fault::Fault;
 use super::raw::Message;
-use crate::shard::NextOffset;
+use ebb_core::NextOffset;
 
 /// One partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,7 +11,7 @@ use super::context::{Context, lock};
 use super::event::Part;
 use super::fault::{self, Fault, Remedy};
 use super::raw;
-use crate::shard::NextOffset;
+use ebb_core::NextOffset;
 
 /// The longest a question to the brokers takes.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 //! Entries of the journal: runs of records of one shard, sealed, and cut into chunks that sled can take.
 
-use crate::codec::{CodecError, Kind, Reader, Writer};
+use ebb_sketch::codec::{CodecError, Kind, Reader, Writer};
 
 use super::keys::{self, ShardKey};
 use super::{CHUNK_BYTES, NextOffset};

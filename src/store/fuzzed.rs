@@ -5,7 +5,7 @@ use std::hint::black_box;
 use super::entry::{self, Found};
 use super::manifest::{self, Identity, Manifest};
 use super::{NextOffset, Record, ShardId};
-use crate::hash::KeyPrint;
+use ebb_sketch::hash::KeyPrint;
 
 const KEY: [u8; 16] = [5; 16];
 

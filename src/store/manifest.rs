@@ -4,8 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::codec::{CodecError, Kind, Reader, Writer};
-use crate::hash::KeyPrint;
+use ebb_sketch::codec::{CodecError, Kind, Reader, Writer};
+use ebb_sketch::hash::KeyPrint;
 
 use super::{NextOffset, ShardId, StoreError};
 

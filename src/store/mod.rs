@@ -41,7 +41,7 @@ pub use journal::{Bounds, JournalBatch};
 pub use manifest::{Identity, Refusal};
 pub use replay::Replay;
 
-pub use crate::shard::NextOffset;
+pub use ebb_core::NextOffset;
 
 use checkpoint::Generations;
 use guard::Opened;

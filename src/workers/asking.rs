@@ -13,12 +13,12 @@ use super::message::{
     AggregateAskError, Answered, Ask, AskError, Decided, Depth, Inquiry, Message, Saved, ShardStatus, Stored,
 };
 use super::stream::Stream;
-use crate::filter::frequency::Count;
-use crate::hash::Fingerprint;
-use crate::shard::{
+use ebb_core::{
     AggregateAnswer, AggregatePart, AggregateQuestion, AsOf, LogPrint, NextOffset, Part, Question, QuestionError,
     Subject, Verdict,
 };
+use ebb_sketch::filter::frequency::Count;
+use ebb_sketch::hash::Fingerprint;
 
 /// How far the log must be folded before an answer is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use super::faults;
 use super::message::Stored;
 use crate::metrics::Metrics;
-use crate::shard::NextOffset;
 use crate::store::{Identity, ShardId, Store};
+use ebb_core::NextOffset;
 
 /// A copy of a shard's state, to be stored.
 #[derive(Debug)]

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::filter::frequency::Count;
-use crate::shard::{
+use crate::store::StoreError;
+use ebb_core::{
     AggregateError, AggregatePart, AggregateQuestion, Answer, AsOf, Details, Event, NextOffset, Outcome, Question,
     QuestionError, Shard, Status, Subject, TOUCH_AHEAD,
 };
-use crate::store::StoreError;
+use ebb_sketch::filter::frequency::Count;
 
 /// An event to be recorded: its payload for the journal, and what the edge read from it.
 #[derive(Debug)]

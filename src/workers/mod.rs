@@ -26,5 +26,5 @@ pub use kafka::{Beginning, Delivery, KafkaOptions, OVERSIZE, Outputs, SnapshotTo
 pub use message::{
     AggregateAskError, AskError, Decided, Depth, RecordError, Recorded, ShardStatus, Stored, Submission,
 };
-pub use stream::{Expectation, Place, Placed, Readiness, Stream, Streams, partition_of};
+pub use stream::{Expectation, Place, Placed, Readiness, Stream, Streams};
 pub use worker::{StartError, Workers, WorkersOptions};

@@ -10,8 +10,8 @@ use super::message::{Recorded, Saved, ShardStatus, Stored, Submission};
 use super::report::{self, Report};
 use super::worker::WorkersOptions;
 use crate::metrics::Metrics;
-use crate::shard::{self, Basis, Counts, HASH_KEY, NextOffset, Outcome, Plan, Reason, Shard, Verdict};
 use crate::store::{Identity, Record, Refusal, ShardId, Store};
+use ebb_core::{Basis, Counts, HASH_KEY, NextOffset, Outcome, Plan, Reason, Shard, Verdict};
 
 /// How far the restoring of a worker's shards is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl OwnedShard {
             let logged = logged.map_err(|error| error.to_string())?;
             let Record { timestamp_ms, payload } = &logged.record;
             self.timestamp_ms = self.timestamp_ms.max(*timestamp_ms);
-            self.shard.apply(shard::Record { offset: logged.offset, timestamp_ms: *timestamp_ms, payload });
+            self.shard.apply(ebb_core::Record { offset: logged.offset, timestamp_ms: *timestamp_ms, payload });
             replayed += 1;
         }
         Ok(replayed)

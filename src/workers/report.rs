@@ -1,8 +1,8 @@
 //! The figures of a shard as metrics, for as long as it is here.
 
 use crate::metrics::{Metrics, ShardMetrics};
-use crate::shard::{AggregateStatus, Basis, Plan, Refusal, Status};
 use crate::store::ShardId;
+use ebb_core::{AggregateStatus, Basis, Plan, Refusal, Status};
 
 /// What is known of a shard.
 pub(super) struct Report<'a> {

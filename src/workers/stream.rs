@@ -11,10 +11,9 @@ use super::message::{AskError, Message, RecordError, Recorded, Submission};
 use super::owned::Restored;
 use super::residency::Residents;
 use super::worker::Workers;
-use crate::hash::Fingerprint;
-use crate::random::mix;
-use crate::shard::{LogPrint, Plan, Reader, Reason};
 use crate::store::{Health, Store};
+use ebb_core::{LogPrint, Plan, Reader, Reason};
+use ebb_sketch::hash::Fingerprint;
 
 /// One stream and the way to its shards.
 #[derive(Debug, Clone)]
@@ -60,7 +59,7 @@ impl Stream {
     }
 
     pub(super) fn partition_of(&self, route: Fingerprint) -> usize {
-        partition_of(route, self.shards.len())
+        ebb_core::partition_of(route, self.shards.len())
     }
 
     /// The same stream, narrowed to one partition where one is named.
@@ -105,12 +104,6 @@ impl Stream {
         }
         Ok(all.into_iter().map(|one| one.expect("every place was given to one shard")).collect())
     }
-}
-
-/// The partition that holds an item's memory. Other bits decide here than within a filter.
-pub fn partition_of(route: Fingerprint, partitions: usize) -> usize {
-    let mixed = mix(route.high() ^ mix(route.low()));
-    ((u128::from(mixed) * partitions as u128) >> 64) as usize
 }
 
 /// Keeps the order within each partition and remembers the places in the whole.

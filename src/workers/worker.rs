@@ -17,8 +17,8 @@ use super::message::{Ask, Message, RecordError, Recorded, Reply, Submission};
 use super::owned::{Handed, OwnedShard, Restored};
 use super::residency::Residency;
 use crate::metrics::Metrics;
-use crate::shard::{NextOffset, Plan};
 use crate::store::{JournalBatch, Record, ShardId, Store};
+use ebb_core::{NextOffset, Plan};
 
 /// How many messages may wait for one worker.
 pub(super) const QUEUE: usize = 1024;

@@ -1,14 +1,14 @@
 //! What `ebb plan` forecasts is what the planned filter does, simulated: false duplicates within 15%, the penalty of the
 //! standard answer within 15%, and that of the posterior between half of the forecast and 1.2 of it.
 
-use ebb::filter::decision::Penalties;
-use ebb::filter::forecast::{Expected, Forecast, Traffic};
-use ebb::filter::inference::{InferentialFilter, PriorSpec, Question, Seen};
-use ebb::filter::posterior::Share;
-use ebb::filter::sizing::{Budget, Demand, plan};
-use ebb::filter::timing::TimingSpec;
-use ebb::hash::Fingerprint;
-use ebb::random::{Random, mix};
+use ebb_sketch::filter::decision::Penalties;
+use ebb_sketch::filter::forecast::{Expected, Forecast, Traffic};
+use ebb_sketch::filter::inference::{InferentialFilter, PriorSpec, Question, Seen};
+use ebb_sketch::filter::posterior::Share;
+use ebb_sketch::filter::sizing::{Budget, Demand, plan};
+use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::hash::Fingerprint;
+use ebb_sketch::random::{Random, mix};
 
 fn item(number: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))

@@ -244,6 +244,6 @@ async fn the_journal_holds_the_bytes_that_were_sent() {
     let (partition, offset) =
         (recorded["as_of"]["partition"].as_u64().unwrap() as u32, recorded["offset"].as_u64().unwrap());
     let shard = ebb::store::ShardId { stream: "clicks".into(), partition };
-    let logged = service.store.replay(&shard, ebb::shard::NextOffset(offset)).unwrap().next().unwrap().unwrap();
+    let logged = service.store.replay(&shard, ebb_core::NextOffset(offset)).unwrap().next().unwrap().unwrap();
     assert_eq!(String::from_utf8(logged.record.payload).unwrap(), sent);
 }

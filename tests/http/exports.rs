@@ -1,6 +1,6 @@
 //! Exports: one answer from several parts, and no event counted twice.
 
-use ebb::sketch::robust::sampling::SampleHash;
+use ebb_sketch::aggregate::robust::sampling::SampleHash;
 use serde_json::{Value, json};
 
 use super::support::{Service, event};
@@ -110,7 +110,7 @@ async fn what_is_of_another_aggregate_or_no_export_is_refused() {
     assert_eq!((status, problem.as_str()), (409, "foreign-export"));
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 1;
-    let many = good.repeat(ebb::shard::MOST_EXPORTS + 1);
+    let many = good.repeat(ebb_core::MOST_EXPORTS + 1);
     for bad in [Vec::new(), b"{}".to_vec(), good[..good.len() - 1].to_vec(), flipped, many] {
         let (status, problem, detail) = refused(&service, "visits/merge/count", bad).await;
         assert_eq!((status, problem.as_str()), (400, "invalid-export"), "{detail}");
@@ -140,7 +140,7 @@ async fn an_export_holds_neither_the_hash_key_nor_what_was_drawn_for_the_sketch(
     assert!(holds(b"10.0.0.7"), "the texts of labels are there, so that something can be found at all");
     assert!(!holds(&[9; 16]));
     for copy in 0..9u8 {
-        let seed = ebb::random::mix(1 ^ ebb::random::mix(u64::from(copy)));
+        let seed = ebb_sketch::random::mix(1 ^ ebb_sketch::random::mix(u64::from(copy)));
         let constants = SampleHash::drawn(seed, 1).constants();
         for constant in [seed, constants.step, constants.offset] {
             assert!(!holds(&constant.to_le_bytes()), "a constant of copy {copy} is in the export");

@@ -1,7 +1,7 @@
 //! What no client should send: every class is answered or closed, and the service goes on.
 
 use ebb::http::HttpLimits;
-use ebb::random::Random;
+use ebb_sketch::random::Random;
 
 use super::server::{SHORT, Server, decision, patient, post};
 

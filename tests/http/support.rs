@@ -6,19 +6,19 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use ebb::filter::frequency::FrequencySpec;
-use ebb::filter::frequency::forward::ForwardSpec;
-use ebb::filter::places::Size;
-use ebb::filter::timing::TimingSpec;
-use ebb::hash::HashKey;
 use ebb::http::{Api, HttpLimits, Routes};
 use ebb::metrics::Metrics;
-use ebb::shard::{
+use ebb::store::{ShardId, Store, StoreOptions};
+use ebb::workers::{Place, Placed, Streams, Workers, WorkersOptions};
+use ebb_core::{
     AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Limits, Measure, Over, Plan, Reader, Seen,
     TimeUnit, Weights,
 };
-use ebb::store::{ShardId, Store, StoreOptions};
-use ebb::workers::{Place, Placed, Streams, Workers, WorkersOptions};
+use ebb_sketch::filter::frequency::FrequencySpec;
+use ebb_sketch::filter::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::hash::HashKey;
 use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -122,7 +122,7 @@ fn visits() -> AggregateSpec {
         name: "visits".into(),
         of: Measure::Count,
         over: Over::All,
-        method: ebb::shard::Method::Robust,
+        method: ebb_core::Method::Robust,
         epsilon: 0.1,
         delta: 0.05,
         decay: None,
@@ -144,7 +144,7 @@ fn moments() -> AggregateSpec {
         name: "moments".into(),
         of: Measure::Number(0),
         over: Over::Unique,
-        method: ebb::shard::Method::Forward,
+        method: ebb_core::Method::Forward,
         decay: Some("exponential:half_life=1h".parse().unwrap()),
         keys: None,
         top: None,

@@ -5,9 +5,9 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb::codec;
-use ebb::shard::{NextOffset, Plan, Record, Shard};
 use ebb::store::{Identity, ShardId, Store, StoreOptions};
+use ebb_core::{NextOffset, Plan, Record, Shard};
+use ebb_sketch::codec;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ebb::shard::{Outcome, Plan, Record, Shard, Verdict};
+use ebb_core::{Outcome, Plan, Record, Shard, Verdict};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;

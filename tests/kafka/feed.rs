@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ebb::random::mix;
-use ebb::traffic::{Click, Traffic, TrafficOptions};
+use ebb_sketch::random::mix;
+use ebb_traffic::{Click, Traffic, TrafficOptions};
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};

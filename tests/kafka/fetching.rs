@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ebb::kafka::{Consumer, Event, Part, Settings, Taken};
-use ebb::shard::NextOffset;
+use ebb_core::NextOffset;
 use rdkafka::config::ClientConfig;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};

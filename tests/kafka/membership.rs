@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ebb::kafka::{Committed, Consumer, Event, Member, Part, Position, Producer, Roll, Settings, Taken};
-use ebb::shard::NextOffset;
+use ebb_core::NextOffset;
 
 use crate::broker::{Cluster, ClusterSpec};
 use crate::site::{Setup, Site};

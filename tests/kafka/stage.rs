@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ebb::config::Config;
-use ebb::hash::HashKey;
-use ebb::shard::Plan;
+use ebb_core::Plan;
+use ebb_sketch::hash::HashKey;
 
 use crate::broker::{Cluster, ClusterSpec, free_ports, tools};
 use crate::proxy::Proxy;

@@ -1,5 +1,5 @@
-use ebb::hash::KeyPrint;
 use ebb::store::{Identity, NextOffset, OpenReport, Refusal, StoreError, StoreOptions};
+use ebb_sketch::hash::KeyPrint;
 
 use crate::support::{Draws, identity, open, options, shard};
 

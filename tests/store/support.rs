@@ -6,8 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use ebb::hash::KeyPrint;
 use ebb::store::{Identity, JournalBatch, NextOffset, OpenReport, Record, ShardId, Store, StoreOptions};
+use ebb_sketch::hash::KeyPrint;
 
 /// A generator of its own, so that what the tests feed does not move with the product's.
 pub struct Draws(pub u64);

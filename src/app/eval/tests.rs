@@ -1,9 +1,11 @@
+use std::collections::BTreeMap;
 use std::fs;
 
 use super::*;
 use crate::kafka::properties;
-use crate::random::Random;
-use crate::traffic::requests::{Request, RequestOptions, Requests};
+use ebb_eval::{StreamReport, chance};
+use ebb_sketch::random::Random;
+use ebb_traffic::requests::{Request, RequestOptions, Requests};
 
 /// Evaluates a file of this name and text; the streams are those of the YAML.
 fn evaluated(name: &str, text: &str, streams: &str) -> anyhow::Result<Report> {
@@ -113,7 +115,8 @@ fn likely_bounds_fail_as_rarely_as_stated_over_independent_hash_keys() {
     let mut failed: BTreeMap<String, u64> = BTreeMap::new();
     for key in 0..KEYS {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("hash.key"), format!("{:032x}\n", u128::from(crate::random::mix(key)))).unwrap();
+        fs::write(folder.path().join("hash.key"), format!("{:032x}\n", u128::from(ebb_sketch::random::mix(key))))
+            .unwrap();
         let report = evaluated_in(&folder, "a.tsv", &text, stream).unwrap();
         for check in &only(&report).aggregates[0].checks {
             assert_eq!((check.certain_outside, check.answers), (0, 1), "{check:?}");

@@ -14,13 +14,13 @@ use super::plans;
 use crate::config::Config;
 use crate::config::dedup::{Cost, Dedup, Seen as SeenChoice, Window};
 use crate::config::stream::Stream;
-use crate::filter::decision::Penalties;
-use crate::filter::forecast::{Forecast, Traffic};
-use crate::filter::inference::Seen;
-use crate::filter::limiting::{Law, ValueShares};
-use crate::filter::timing::TimingSpec;
-use crate::shard::{FilterSpec, Plan};
-use crate::units::{Bytes, DurationMs};
+use ebb_core::{FilterSpec, Plan};
+use ebb_sketch::filter::decision::Penalties;
+use ebb_sketch::filter::forecast::{Forecast, Traffic};
+use ebb_sketch::filter::inference::Seen;
+use ebb_sketch::filter::limiting::{Law, ValueShares};
+use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::units::{Bytes, DurationMs};
 use views::View;
 
 /// Distinct items among the events of a window, where nothing says how many there are.
@@ -95,7 +95,7 @@ struct Penalty {
 
 /// What to expect of the streams of a configuration.
 pub fn outlook(config: &Config, assumptions: &Assumptions) -> anyhow::Result<Outlook> {
-    let key = crate::hash::HashKey::new([0; 16]);
+    let key = ebb_sketch::hash::HashKey::new([0; 16]);
     let streams = config.streams.iter().map(|(name, stream)| {
         let case = Case::new(stream, assumptions)?;
         let assumed = Stream { dedup: case.dedup.clone(), ..stream.clone() };

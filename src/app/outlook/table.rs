@@ -3,9 +3,9 @@
 use comfy_table::{Table, presets};
 
 use super::{Choice, StreamOutlook};
-use crate::filter::timing::{Drive, Layout};
-use crate::shard::FilterSpec;
-use crate::units::DurationMs;
+use ebb_core::FilterSpec;
+use ebb_sketch::filter::timing::{Drive, Layout};
+use ebb_sketch::units::DurationMs;
 
 pub(super) fn stream(stream: &StreamOutlook) -> String {
     let assumed = &stream.assumed;

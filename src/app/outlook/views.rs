@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::filter::frequency::Frequency;
-use crate::filter::places::Size;
-use crate::hash::Fingerprint;
-use crate::random::{Random, mix};
-use crate::shard::{AggregateSpec, DedupSpec, Event, FilterSpec, Numbers, Plan, Rules, Seen, Shard, ViewError};
+use ebb_core::{AggregateSpec, DedupSpec, Event, FilterSpec, Numbers, Plan, Rules, Seen, Shard, ViewError};
+use ebb_sketch::filter::frequency::Frequency;
+use ebb_sketch::filter::places::Size;
+use ebb_sketch::hash::Fingerprint;
+use ebb_sketch::random::{Random, mix};
 
 /// Synthetic events that aggregates are measured with.
 const EVENTS: u64 = 100_000;

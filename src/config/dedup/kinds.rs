@@ -6,7 +6,7 @@ use crate::config::scalars::{Fraction, scalar};
 use crate::config::stream::{Path, parse_path};
 use crate::config::tree::Node;
 use crate::config::words::excerpt;
-use crate::units::{DurationMs, parse_duration_ms};
+use ebb_sketch::units::{DurationMs, parse_duration_ms};
 
 /// A span of time or of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

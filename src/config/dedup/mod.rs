@@ -6,7 +6,7 @@ mod rules;
 use super::declare::{choice, section};
 use super::kinds::{List, Maybe};
 use super::scalars::{Count, Duration, Fraction, Positive, Size, Text};
-use crate::units::Bytes;
+use ebb_sketch::units::Bytes;
 
 pub use kinds::{Cost, CostForm, Prior, PriorForm, Window};
 pub(super) use rules::check_with_event;

@@ -4,9 +4,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::super::position::{AsOf, Partitions};
-use crate::shard::{AggregateAnswer, AggregateResult, LogPrint, QuantileAnswer, TopAnswer, TopName};
-use crate::sketch::answer::{Estimate, Evidence, Guarantee, TopMode};
 use crate::workers::{MergedAnswer, Stream};
+use ebb_core::{AggregateAnswer, AggregateResult, LogPrint, QuantileAnswer, TopAnswer, TopName};
+use ebb_sketch::aggregate::answer::{Estimate, Evidence, Guarantee, TopMode};
 
 /// What was found: a number, quantiles or top items, as the statistic is.
 #[derive(Default, Serialize, ToSchema)]

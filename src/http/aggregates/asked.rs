@@ -7,10 +7,10 @@ use utoipa::IntoParams;
 
 use super::super::frequency::{read_at_least, read_partition};
 use super::super::problem::{Kind, Problem};
-use crate::decay::{Decay, DecayError};
-use crate::shard::{Part, Statistic};
-use crate::sketch::answer::TopMode;
 use crate::workers::{AtLeast, Stream};
+use ebb_core::{Part, Statistic};
+use ebb_sketch::aggregate::answer::TopMode;
+use ebb_sketch::decay::{Decay, DecayError};
 
 /// Quantiles of one question.
 const MOST_PHIS: usize = 100;
@@ -224,7 +224,7 @@ impl Asked {
                 let text = needed(self.r#where.as_deref(), "where", "where=value >= 10")?;
                 let refused = |error| Problem::new(Kind::InvalidQuery, format!("where: {error}"));
                 Statistic::Share(
-                    text.parse().map_err(|error: crate::sketch::predicate::PredicateError| refused(error))?,
+                    text.parse().map_err(|error: ebb_sketch::aggregate::predicate::PredicateError| refused(error))?,
                 )
             }
             Wanted::Top => match phis(&needed(self.phi.as_deref(), "phi", "phi=0.5")?)?.as_slice() {

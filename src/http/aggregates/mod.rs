@@ -18,10 +18,10 @@ use super::openapi::Common;
 use super::position::late;
 use super::problem::{Kind, Problem};
 use super::routes::Api;
-use crate::shard::{AggregateError, AggregateQuestion, ExportError, Part};
 use crate::workers::{AggregateAskError, AtLeast, Stream};
 use answer::Answer;
 use asked::{DecayParam, PartParams, PhisParam, TopParams, ValueParam, WhereParam};
+use ebb_core::{AggregateError, AggregateQuestion, ExportError, Part};
 
 pub(super) use asked::{Asked, Phi, Wanted};
 

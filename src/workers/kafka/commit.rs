@@ -9,7 +9,7 @@ use super::tenant::{Owned, State, Tenant};
 use super::worker::{Emitted, KafkaWorker};
 use super::{Command, Delivery};
 use crate::kafka::{Committed, Fault, Position, Remedy, TopicId};
-use crate::shard::NextOffset;
+use ebb_core::NextOffset;
 
 impl KafkaWorker {
     /// Commits everything that is folded, one kind of delivery after the other.

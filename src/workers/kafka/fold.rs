@@ -9,7 +9,7 @@ use super::tenant::{Mark, Owned, State};
 use super::worker::KafkaWorker;
 use super::{Command, Delivery, StreamSpec};
 use crate::kafka::{self, Fault, Part, Remedy, Taken};
-use crate::shard::{AsOf, NextOffset, Record};
+use ebb_core::{AsOf, NextOffset, Record};
 
 /// How often records that cannot be read are asked for again; then they are damaged where they lie.
 const MOST_READINGS: u32 = 3;

@@ -4,10 +4,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use super::{snapshots, tenant};
-use crate::codec::CodecError;
-use crate::hash::KeyPrint;
-use crate::shard::{NextOffset, Plan, Shard};
 use crate::store::{Identity, ShardId};
+use ebb_core::{NextOffset, Plan, Shard};
+use ebb_sketch::codec::CodecError;
+use ebb_sketch::hash::KeyPrint;
 
 fn about() -> (ShardId, Identity) {
     let identity =

@@ -43,7 +43,7 @@ pub(super) use tenant::Tenant;
 pub(super) use worker::{KafkaWorker, Links};
 
 use crate::kafka::{Part, Settings, Taken};
-use crate::shard::{NextOffset, Plan};
+use ebb_core::{NextOffset, Plan};
 
 /// What readers of a stream's outputs may rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

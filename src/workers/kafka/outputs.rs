@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use smallvec::SmallVec;
 
 use crate::kafka::{Fault, Message, Output, Part, Producer, Remedy, Sent};
-use crate::shard::{Outcome, Reason, Verdict};
+use ebb_core::{Outcome, Reason, Verdict};
 
 /// A topic that outputs go to.
 #[derive(Debug, Clone)]

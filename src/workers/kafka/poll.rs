@@ -15,7 +15,7 @@ use super::watchdog::Watchdog;
 use super::{Command, Feed, Leaving, Start};
 use crate::kafka::{Consumer, Event, Part, Taken};
 use crate::metrics::Metrics;
-use crate::shard::NextOffset;
+use ebb_core::NextOffset;
 
 /// How long to wait for events when no partition had anything.
 const WAIT: Duration = Duration::from_millis(2);

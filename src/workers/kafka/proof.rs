@@ -15,7 +15,7 @@ use super::tenant::Tenant;
 use super::worker::KafkaWorker;
 use super::{Delivery, outputs};
 use crate::kafka::{Ends, Fault, Part, Remedy, TRANSACTION_TIMEOUT, Tail, Told};
-use crate::shard::NextOffset;
+use ebb_core::NextOffset;
 
 /// How long a look at the outputs takes at most.
 const PATIENCE: Duration = Duration::from_secs(10);

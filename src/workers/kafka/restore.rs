@@ -10,7 +10,7 @@ use super::tenant::{self, Found, Owned, State, Tenant};
 use super::worker::KafkaWorker;
 use super::{Beginning, Delivery, Start};
 use crate::kafka::{self, Extent, Fault, Output, Position, Producer, Remedy, Told};
-use crate::shard::{NextOffset, Shard};
+use ebb_core::{NextOffset, Shard};
 
 /// How long a question takes that needs nobody's decision.
 const SHORT: Duration = Duration::from_secs(5);

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::time::Duration;
 
-use crate::codec::{CodecError, Reader, Writer};
 use crate::kafka::{Fault, Output, Part, Producer, Read, Remedy, Sent, Settings, read_all};
-use crate::shard::NextOffset;
 use crate::store::{Identity, ShardId};
+use ebb_core::NextOffset;
+use ebb_sketch::codec::{CodecError, Reader, Writer};
 
 /// The compacted topic.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct SnapshotTopic {
 
 const CHUNK_BYTES: usize = 512 << 10;
 const MOST_BYTES: usize = 900_000;
-const KIND: crate::codec::Kind = *b"ksnp";
+const KIND: ebb_sketch::codec::Kind = *b"ksnp";
 const VERSION: u16 = 1;
 const GENERATION: &str = "ebb-generation";
 /// The longest a new owner waits for the topic; then it replays.
@@ -184,7 +184,7 @@ pub(super) fn find(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::KeyPrint;
+    use ebb_sketch::hash::KeyPrint;
 
     fn identity() -> Identity {
         Identity { config_hash: [7; 32], key_print: KeyPrint([1; 8]), log: "kafka:clicks".into(), schema: 2 }

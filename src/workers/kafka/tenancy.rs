@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::Feed;
 use crate::kafka::Taken;
-use crate::shard::NextOffset;
+use ebb_core::NextOffset;
 
 /// How long a partition that cannot be restored yet is left alone: longer after every try.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);

@@ -17,15 +17,15 @@ use super::super::owned;
 use super::super::report::{self, Report};
 use super::StreamSpec;
 use super::proof::Ledger;
-use crate::codec::{CodecError, Reader, Writer};
 use crate::kafka::{Extent, Message, Part, TopicId};
 use crate::metrics::Metrics;
-use crate::shard::{NextOffset, Plan, Shard};
 use crate::store::{Identity, ShardId, Store};
+use ebb_core::{NextOffset, Plan, Shard};
+use ebb_sketch::codec::{CodecError, Reader, Writer};
 
 /// Version of what is stored, as the store sees it.
 const SCHEMA: u16 = 2;
-const KIND: crate::codec::Kind = *b"kchk";
+const KIND: ebb_sketch::codec::Kind = *b"kchk";
 const VERSION: u16 = 1;
 
 /// A partition that a worker may own.

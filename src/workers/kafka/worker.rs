@@ -20,8 +20,8 @@ use super::watchdog::Watchdog;
 use super::{Command, Delivery, Feed, KafkaOptions, Leaving};
 use crate::kafka::{Fault, Group, Producer, Remedy, Tail};
 use crate::metrics::Metrics;
-use crate::shard::{Outcome, Shard};
 use crate::store::Store;
+use ebb_core::{Outcome, Shard};
 
 /// A transaction with this much in it is committed before its time: it must be written within its timeout, however slow
 /// the brokers are.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebb::random::Random;
-use ebb::shard::Plan;
+use ebb_core::Plan;
+use ebb_sketch::random::Random;
 
 use super::Tally;
 use crate::audit::Audit;

@@ -1,0 +1,288 @@
+//! From the parts of all shards to one answer.
+//!
+//! Where the method merges, the parts become one sketch, as if one shard had seen everything; the others are read one by
+//! one at the same moment, and their readings with their bounds are added up.
+
+use std::collections::BTreeMap;
+
+use super::question::{
+    AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, QuantileAnswer, Statistic, TopAnswer, TopName,
+};
+use super::sketch::{MixedParts, Moment, Side, Sketch};
+use super::spec::{AggregateSpec, Measure, Method};
+use crate::question::AsOf;
+use ebb_sketch::aggregate::answer::{Estimate, Quantile, TopMode};
+use ebb_sketch::aggregate::content::{Labels, QuestionError, Totals, Values};
+use ebb_sketch::aggregate::predicate::{Field, Predicate};
+use ebb_sketch::aggregate::robust::Answers;
+use ebb_sketch::decay::Decay;
+
+/// What one shard, or several together, know that a question needs: a copy, so that the shards go on.
+#[derive(Debug)]
+pub struct AggregatePart {
+    pub(super) as_of: Vec<AsOf>,
+    /// None when nothing is known of the key; several where the method does not merge.
+    pub(super) sketches: Vec<Sketch>,
+    /// Up to here some of the key's events may be elsewhere.
+    pub(super) missed_ms: Option<i64>,
+    pub(super) texts: BTreeMap<u128, Box<str>>,
+}
+
+/// All parts, ready to be read.
+struct Gathered<'a> {
+    spec: &'a AggregateSpec,
+    /// One where the method merges.
+    sketches: Vec<Sketch>,
+    moment: Moment<'a>,
+    texts: BTreeMap<u128, Box<str>>,
+}
+
+impl AggregateSpec {
+    /// Answers from the parts of all shards.
+    pub fn answer(
+        &self,
+        question: &AggregateQuestion,
+        parts: Vec<AggregatePart>,
+    ) -> Result<AggregateAnswer, AggregateError> {
+        let decay = question.decay.clone().unwrap_or_else(|| self.decay.clone());
+        if self.parameters().method == Method::Integral && decay != self.decay {
+            return Err(AggregateError::OtherDecay { asked: decay.to_string(), kept: self.decay.to_string() });
+        }
+        let whole = AggregatePart::gathered(parts)?;
+        if whole.sketches.is_empty() {
+            return Err(AggregateError::NoSuchKey);
+        }
+        let AggregatePart { as_of, sketches, missed_ms, texts } = whole;
+        let now_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max().unwrap_or(0);
+        let missed = missed_ms.is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
+        let mut gathered = Gathered { spec: self, sketches, moment: Moment { now_ms, decay: &decay }, texts };
+        let mut result = gathered.read(&question.statistic)?;
+        result.mark_incomplete(missed);
+        let incomplete = result.is_incomplete();
+        Ok(AggregateAnswer { result, decay, incomplete, as_of })
+    }
+
+    /// Whether something of `time_ms` would still weigh in an answer.
+    fn reaches(&self, decay: &Decay, now_ms: i64, time_ms: i64) -> bool {
+        let age_ms = now_ms.saturating_sub(time_ms).max(0) as u64;
+        let kept = !self.parameters().method.has_horizon() || age_ms < self.parameters().horizon_ms;
+        kept && decay.weight(age_ms) > 0.0
+    }
+}
+
+impl AggregatePart {
+    /// Several as one: as one sketch, where the method merges.
+    pub(super) fn gathered(parts: impl IntoIterator<Item = Self>) -> Result<Self, MixedParts> {
+        let mut all = Self { as_of: Vec::new(), sketches: Vec::new(), missed_ms: None, texts: BTreeMap::new() };
+        for part in parts {
+            all.as_of.extend(part.as_of);
+            all.texts.extend(part.texts);
+            all.missed_ms = all.missed_ms.max(part.missed_ms);
+            for sketch in part.sketches {
+                let apart = match all.sketches.first_mut() {
+                    None => Some(sketch),
+                    Some(first) => first.merge(sketch)?,
+                };
+                all.sketches.extend(apart);
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Gathered<'_> {
+    fn read(&mut self, statistic: &Statistic) -> Result<AggregateResult, AggregateError> {
+        let sums_events = self.spec.parameters().of == Measure::Count;
+        match statistic {
+            Statistic::Count => Ok(AggregateResult::Number(Some(self.count()?))),
+            Statistic::Sum if sums_events => Ok(AggregateResult::Number(Some(self.count()?))),
+            Statistic::Sum => Ok(AggregateResult::Number(Some(self.sum()?))),
+            Statistic::Mean => {
+                self.need_values()?;
+                let mean = match self.sample(Side::Main)? {
+                    Some(answers) => answers.mean(),
+                    None => self.totals()?.mean(),
+                };
+                Ok(AggregateResult::Number(mean.map(|mean| self.scaled(mean))))
+            }
+            Statistic::Quantiles(phis) => self.quantiles(phis),
+            Statistic::Rank(value) => self.rank(*value),
+            Statistic::Top { phi, mode } => self.top(*phi, *mode),
+            Statistic::Share(predicate) => self.share(predicate),
+        }
+    }
+
+    fn need_values(&self) -> Result<(), AggregateError> {
+        if self.spec.keeps_values() {
+            return Ok(());
+        }
+        Err(AggregateError::NotKept { kept: "values, only a count", instead: "write of: value, or a field" })
+    }
+
+    fn sample(&mut self, side: Side) -> Result<Option<Answers>, AggregateError> {
+        let moment = self.moment;
+        Ok(self.sketches.first_mut().and_then(|sketch| sketch.sample(moment, side)).transpose()?)
+    }
+
+    fn totals(&self) -> Result<Totals, QuestionError> {
+        self.joined(|sketch| sketch.totals(self.moment), Totals::join)
+    }
+
+    fn values(&self) -> Result<Values, QuestionError> {
+        self.joined(|sketch| sketch.values(self.moment), Values::join)
+    }
+
+    fn labels(&self) -> Result<Labels, QuestionError> {
+        self.joined(|sketch| sketch.labels(self.moment), Labels::join)
+    }
+
+    fn joined<T>(
+        &self,
+        read: impl Fn(&Sketch) -> Result<T, QuestionError>,
+        join: impl Fn(T, T) -> T,
+    ) -> Result<T, QuestionError> {
+        let mut readings = self.sketches.iter().map(read);
+        let first = readings.next().unwrap_or(Err(QuestionError::NotKept("sketch")))?;
+        readings.try_fold(first, |all, next| Ok(join(all, next?)))
+    }
+
+    fn count(&mut self) -> Result<Estimate, AggregateError> {
+        Ok(match self.sample(Side::Main)? {
+            Some(answers) => answers.sum(),
+            None => self.totals()?.count(),
+        })
+    }
+
+    fn sum(&mut self) -> Result<Estimate, AggregateError> {
+        let sum = match self.sample(Side::Main)? {
+            Some(answers) => answers.value_sum(),
+            None => self.totals()?.sum(),
+        };
+        Ok(self.scaled(sum))
+    }
+
+    /// In steps to in units.
+    fn scaled(&self, estimate: Estimate) -> Estimate {
+        let step = self.spec.scale.step();
+        let Estimate { value, lower, upper, .. } = estimate;
+        Estimate { value: value * step, lower: lower * step, upper: upper * step, ..estimate }
+    }
+
+    fn quantiles(&mut self, phis: &[f64]) -> Result<AggregateResult, AggregateError> {
+        self.need_values()?;
+        let found: Vec<Quantile> = match self.sample(Side::Main)? {
+            Some(answers) => answers.quantiles(phis)?,
+            None => {
+                let values = self.values()?;
+                let all: Result<Vec<_>, _> = phis.iter().map(|phi| values.quantile(*phi)).collect();
+                all?.into_iter().flatten().collect()
+            }
+        };
+        let scale = self.spec.scale;
+        let shown = |quantile: Quantile| QuantileAnswer {
+            phi: quantile.phi,
+            value: scale.shown(quantile.value),
+            lower: scale.shown(quantile.lower),
+            upper: scale.shown(quantile.upper),
+            guarantee: quantile.guarantee,
+            incomplete: quantile.incomplete,
+            evidence: quantile.evidence,
+        };
+        Ok(AggregateResult::Quantiles(found.into_iter().map(shown).collect()))
+    }
+
+    fn rank(&mut self, value: f64) -> Result<AggregateResult, AggregateError> {
+        self.need_values()?;
+        if value.is_nan() {
+            return Err(AggregateError::Value(value));
+        }
+        let below = match self.spec.scale.at_most(value) {
+            Some(steps) => Predicate::value_at_most(steps),
+            // Nothing is below 0.
+            None => Predicate::Any(Vec::new()),
+        };
+        self.share_of(&below)
+    }
+
+    fn share(&mut self, asked: &Predicate<f64>) -> Result<AggregateResult, AggregateError> {
+        self.need_values()?;
+        // Where weights are what is measured, they are kept as values.
+        let weight = if self.spec.parameters().of == Measure::Weight { Field::Value } else { Field::Weight };
+        let predicate = self.spec.scale.predicate(asked, weight);
+        self.share_of(&predicate)
+    }
+
+    fn share_of(&mut self, predicate: &Predicate) -> Result<AggregateResult, AggregateError> {
+        Ok(AggregateResult::Number(match self.sample(Side::Main)? {
+            Some(answers) => answers.share(predicate),
+            None => self.values()?.share(predicate)?,
+        }))
+    }
+
+    fn top(&mut self, phi: f64, mode: TopMode) -> Result<AggregateResult, AggregateError> {
+        let labelled = self.spec.parameters().top.is_some();
+        if !labelled && !self.spec.keeps_values() {
+            let instead = "add top: FIELD to it";
+            return Err(AggregateError::NotKept { kept: "labels", instead });
+        }
+        let side = if labelled { Side::Labels } else { Side::Main };
+        let item = |name: TopName, share, lower, upper| TopAnswer { name, share, lower, upper };
+        let sampled = self.sample(side)?;
+        if sampled.is_none() && labelled {
+            let top = self.labels()?.top(phi, mode)?;
+            let items = top.items.iter().map(|one| item(self.text(one.label), one.share, one.lower, one.upper));
+            let (items, total, guarantee) = (as_one(items.collect()), top.total, top.guarantee);
+            return Ok(AggregateResult::Top { items, total, mode, guarantee });
+        }
+        let top = match sampled {
+            Some(answers) => answers.top(phi, mode)?,
+            None => self.values()?.frequent(phi, mode)?,
+        };
+        let name = |kept: u64| match labelled {
+            true => self.text(u128::from(kept)),
+            false => TopName::Value(self.spec.scale.shown(kept)),
+        };
+        let items = top.items.iter().map(|one| item(name(one.item), one.share, one.lower, one.upper)).collect();
+        Ok(AggregateResult::Top { items: as_one(items), total: top.total, mode, guarantee: top.guarantee })
+    }
+
+    fn text(&self, label: u128) -> TopName {
+        self.texts.get(&label).map_or(TopName::Label(label), |text| TopName::Text(text.clone()))
+    }
+}
+
+/// Since a hash key was exchanged a text may be kept under two labels: they are one item.
+fn as_one(items: Vec<TopAnswer>) -> Vec<TopAnswer> {
+    let mut all: Vec<TopAnswer> = Vec::with_capacity(items.len());
+    for item in items {
+        match all.iter_mut().find(|other| matches!(item.name, TopName::Text(_)) && other.name == item.name) {
+            None => all.push(item),
+            Some(other) => {
+                other.share += item.share;
+                other.lower += item.lower;
+                other.upper = (other.upper + item.upper).min(1.0);
+            }
+        }
+    }
+    all.sort_by(|a, b| b.share.total_cmp(&a.share));
+    all
+}
+
+impl AggregateResult {
+    fn mark_incomplete(&mut self, missed: bool) {
+        let mark = |incomplete: &mut bool| *incomplete |= missed;
+        match self {
+            Self::Number(number) => number.iter_mut().for_each(|number| mark(&mut number.incomplete)),
+            Self::Quantiles(quantiles) => quantiles.iter_mut().for_each(|quantile| mark(&mut quantile.incomplete)),
+            Self::Top { total, .. } => mark(&mut total.incomplete),
+        }
+    }
+
+    fn is_incomplete(&self) -> bool {
+        match self {
+            Self::Number(number) => number.is_some_and(|number| number.incomplete),
+            Self::Quantiles(quantiles) => quantiles.iter().any(|quantile| quantile.incomplete),
+            Self::Top { total, .. } => total.incomplete,
+        }
+    }
+}

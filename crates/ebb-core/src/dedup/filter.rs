@@ -1,0 +1,236 @@
+//! The filters that a dedup view can be built on, under one set of questions.
+
+use super::Sight;
+use crate::ViewError;
+use ebb_sketch::codec::{CodecError, Writer};
+use ebb_sketch::filter::classic::{ArrivalShare, ClassicFilter};
+use ebb_sketch::filter::importance::ImportanceScale;
+use ebb_sketch::filter::inference::{Answer, Basis, InferentialFilter, PriorSpec, Question, Seen};
+use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::posterior::{Belief, Share};
+use ebb_sketch::filter::prior::{ReuseError, ReuseSpec};
+use ebb_sketch::filter::stable::{FadingFilter, FadingSpec};
+use ebb_sketch::filter::timing::{Drive, Layout, Reading, TimingSpec};
+use ebb_sketch::hash::Fingerprint;
+use ebb_sketch::random::Random;
+
+/// Which filter, and its shape.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FilterSpec {
+    /// Remembers for a window, and how long ago.
+    Timing { spec: TimingSpec, prior: PriorSpec },
+    /// Forgets at random: stable and importance-aware.
+    Fading { spec: FadingSpec, scale: ImportanceScale },
+    /// Never forgets.
+    Classic { size: Size, hashes: u8, share: Option<Share> },
+}
+
+impl FilterSpec {
+    /// A timing filter that learns how soon items come again, from at most `followed` of them.
+    pub fn learning(spec: TimingSpec, followed: u32) -> Result<Self, ReuseError> {
+        Ok(Self::Timing { spec, prior: PriorSpec::Learned(ReuseSpec::new(spec.drive().window(), followed)?) })
+    }
+
+    pub(super) fn timing(&self) -> Option<&TimingSpec> {
+        match self {
+            Self::Timing { spec, .. } => Some(spec),
+            Self::Fading { .. } | Self::Classic { .. } => None,
+        }
+    }
+
+    pub(super) fn write_identity(&self, writer: &mut Writer) {
+        match self {
+            Self::Timing { spec, prior } => {
+                writer.u8(0);
+                write_timing(spec, writer);
+                writer.u8(match prior {
+                    PriorSpec::Constant(_) => 0,
+                    PriorSpec::Learned(_) => 1,
+                });
+            }
+            Self::Fading { spec, scale } => {
+                writer.u8(1);
+                spec.encode(writer);
+                scale.encode(writer);
+            }
+            Self::Classic { size, hashes, .. } => {
+                writer.u8(2);
+                size.encode(writer);
+                writer.u8(*hashes);
+            }
+        }
+    }
+}
+
+pub(super) fn write_timing(spec: &TimingSpec, writer: &mut Writer) {
+    let (kind, numbers) = match spec.drive() {
+        Drive::Time { window_ms, lateness_ms, tick_ms } => (0, [window_ms, lateness_ms, tick_ms]),
+        Drive::Count { window, block } => (1, [window, 0, block]),
+    };
+    writer.u8(kind);
+    numbers.into_iter().for_each(|number| writer.u64(number));
+    let (layout, size) = match spec.layout() {
+        Layout::Lines(lines) => (0, lines),
+        Layout::Spread(cells) => (1, cells),
+    };
+    writer.u8(layout);
+    writer.u64(size);
+    [spec.timer_bits(), spec.cells_per_item(), spec.spare()].into_iter().for_each(|part| writer.u8(part));
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Filter {
+    Timing(Box<InferentialFilter>),
+    Fading(Fading),
+    Classic(Classic),
+}
+
+/// What a filter without timers has to say about ages.
+const NO_READING: Reading = Reading { age: None, cells: 0, oldest: 0 };
+
+fn plain(duplicate: bool) -> Answer {
+    Answer { duplicate, basis: Basis::Standard, decision: None, belief: None, reading: NO_READING }
+}
+
+impl Filter {
+    pub(super) fn new(spec: &FilterSpec, seen: Seen) -> Result<Self, ViewError> {
+        Ok(match *spec {
+            FilterSpec::Timing { spec, prior } => Self::Timing(Box::new(InferentialFilter::new(spec, seen, prior)?)),
+            FilterSpec::Fading { spec, scale } => Self::Fading(Fading { filter: FadingFilter::new(spec), scale }),
+            FilterSpec::Classic { size, hashes, share } => {
+                Self::Classic(Classic { filter: ClassicFilter::new(size, hashes)?, share, seen })
+            }
+        })
+    }
+
+    pub(super) fn fill(&self) -> f64 {
+        match self {
+            Self::Timing(filter) => filter.filter().fill(),
+            Self::Fading(fading) => 1.0 - fading.filter.zero_share(),
+            Self::Classic(classic) => classic.filter.fill(),
+        }
+    }
+
+    pub(super) fn false_duplicate_rate(&self) -> f64 {
+        match self {
+            Self::Timing(filter) => filter.filter().false_duplicate_rate(),
+            Self::Fading(fading) => fading.filter.false_duplicate(),
+            Self::Classic(classic) => classic.filter.false_duplicate(),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Timing(filter) => filter.filter().memory_bytes(),
+            Self::Fading(fading) => fading.filter.spec().cell_bytes() as u64,
+            Self::Classic(classic) => classic.filter.places().cells().div_ceil(8),
+        }
+    }
+
+    pub(super) fn basis(&self) -> Basis {
+        match self {
+            Self::Timing(filter) => match filter.learned() {
+                Some((prior, _)) if !prior.is_ready() => Basis::Learning,
+                Some((_, calibration)) if !calibration.is_trusted() => Basis::Miscalibrated,
+                Some(_) | None => Basis::Posterior,
+            },
+            Self::Fading(_) => Basis::Standard,
+            Self::Classic(classic) => {
+                if classic.share.is_some() {
+                    Basis::Posterior
+                } else {
+                    Basis::Standard
+                }
+            }
+        }
+    }
+
+    /// How far stated chances are from the truth, where that is followed.
+    pub(super) fn calibration_error(&self) -> Option<f64> {
+        match self {
+            Self::Timing(filter) => filter.learned().map(|(_, calibration)| calibration.error()),
+            Self::Fading(_) | Self::Classic(_) => None,
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Timing(filter) => filter.encode(),
+            Self::Fading(fading) => fading.filter.encode(),
+            Self::Classic(classic) => classic.filter.encode(),
+        }
+    }
+
+    /// The plan's identity was compared before: the bytes are of a filter of this kind and shape.
+    pub(super) fn decode(spec: &FilterSpec, seen: Seen, bytes: &[u8]) -> Result<Self, CodecError> {
+        Ok(match *spec {
+            FilterSpec::Timing { spec, prior } => {
+                Self::Timing(Box::new(InferentialFilter::decode(spec, seen, prior, bytes)?))
+            }
+            FilterSpec::Fading { spec, scale } => {
+                let filter = FadingFilter::decode(bytes)?;
+                if *filter.spec() != spec {
+                    return Err(CodecError::invalid("fading filter", "it has another shape"));
+                }
+                Self::Fading(Fading { filter, scale })
+            }
+            FilterSpec::Classic { size, hashes, share } => {
+                let filter = ClassicFilter::decode(bytes)?;
+                if (filter.places().size(), filter.places().hashes()) != (size, hashes) {
+                    return Err(CodecError::invalid("classic filter", "it has another shape"));
+                }
+                Self::Classic(Classic { filter, share, seen })
+            }
+        })
+    }
+}
+
+/// Stable and importance-aware filters: every observation renews its cells.
+#[derive(Debug, Clone)]
+pub(super) struct Fading {
+    filter: FadingFilter,
+    scale: ImportanceScale,
+}
+
+impl Fading {
+    pub(super) fn observe(&mut self, sight: &Sight<'_>, draws: &mut Random) -> Answer {
+        let value = sight.importance.map_or(self.filter.spec().top(), |importance| self.scale.value(importance));
+        plain(self.filter.process(sight.item, value, draws))
+    }
+
+    pub(super) fn ask(&self, item: Fingerprint) -> Answer {
+        plain(self.filter.probe(item))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Classic {
+    filter: ClassicFilter,
+    share: Option<Share>,
+    seen: Seen,
+}
+
+impl Classic {
+    pub(super) fn observe(&mut self, question: &Question) -> Answer {
+        let answer = self.ask(question);
+        if self.seen == Seen::Last || !answer.duplicate {
+            self.filter.insert(question.item);
+        }
+        answer
+    }
+
+    pub(super) fn ask(&self, question: &Question) -> Answer {
+        let share = question.share.or(self.share).and_then(|share| ArrivalShare::new(share.get()).ok());
+        match (question.penalties, share) {
+            (Some(penalties), Some(share)) => {
+                let belief = self.filter.belief(question.item, share);
+                let belief = Belief { inside: belief.p_in, outside: belief.p_out };
+                let decision = penalties.decide(&belief);
+                let basis = Basis::Posterior;
+                let (duplicate, decision, belief) = (decision.duplicate, Some(decision), Some(belief));
+                Answer { duplicate, basis, decision, belief, reading: NO_READING }
+            }
+            _ => plain(self.filter.contains(question.item)),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What the answers ought to be: every event, weighed one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_core::{Event, Method, Over, Verdict};
+use ebb_sketch::decay::Decay;
+
+use crate::stream::Fed;
+
+/// One event that counts: value, label and decayed weight.
+#[derive(Debug, Clone)]
+pub struct Weighed {
+    pub value: f64,
+    pub label: String,
+    pub amount: f64,
+}
+
+/// Everything that counts under a decay, as of the newest event of all shards.
+pub struct Exact(pub Vec<Weighed>);
+
+impl Exact {
+    pub fn of(shards: &[Fed], decay: &Decay, wanted: impl Fn(&Event) -> bool) -> Self {
+        let spec = &shards[0].shard.plan().aggregates[0];
+        let given = spec.parameters();
+        let now_ms = shards.iter().filter_map(|fed| fed.shard.as_of().time_ms).max().unwrap();
+        let mut seen = BTreeSet::new();
+        let mut weighed = Vec::new();
+        for (event, verdict) in shards.iter().flat_map(|fed| &fed.taken) {
+            let sampled = matches!(given.method, Method::Robust | Method::Integral);
+            let counts = given.over == Over::All || *verdict == Verdict::Unique;
+            // Sampling sketches know an observation again.
+            if !wanted(event) || !counts || (sampled && !seen.insert(event.id)) {
+                continue;
+            }
+            let (time_ms, weight) = (event.time_ms.unwrap(), event.weight.unwrap());
+            let amount = match given.method {
+                Method::Integral => integral(decay, weight, now_ms, time_ms),
+                _ => weight * decay.weight((now_ms - time_ms) as u64),
+            };
+            let (value, label) = (event.value.unwrap(), event.labels[0].to_string());
+            weighed.push(Weighed { value, label, amount });
+        }
+        Self(weighed)
+    }
+
+    pub fn count(&self) -> f64 {
+        self.0.iter().map(|one| one.amount).sum()
+    }
+
+    pub fn sum(&self) -> f64 {
+        self.0.iter().map(|one| one.amount * one.value).sum()
+    }
+
+    pub fn share(&self, selects: impl Fn(&Weighed) -> bool) -> f64 {
+        self.0.iter().filter(|one| selects(one)).map(|one| one.amount).sum::<f64>() / self.count()
+    }
+
+    pub fn quantile(&self, phi: f64) -> f64 {
+        let mut values: Vec<(f64, f64)> = self.0.iter().map(|one| (one.value, one.amount)).collect();
+        values.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let wanted = phi * self.count() * (1.0 - 1e-9);
+        let mut reached = 0.0;
+        let at = values.iter().find(|(_, amount)| {
+            reached += amount;
+            reached >= wanted && *amount > 0.0
+        });
+        at.map_or(f64::NAN, |(value, _)| *value)
+    }
+
+    pub fn labels(&self) -> BTreeMap<String, f64> {
+        let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+        let count = self.count();
+        self.0.iter().for_each(|one| *shares.entry(one.label.clone()).or_default() += one.amount / count);
+        shares
+    }
+}
+
+/// The whole parts of 1024 times the weight that are alive.
+fn integral(decay: &Decay, weight: f64, now_ms: i64, time_ms: i64) -> f64 {
+    let tick_ms = match (decay.rate(), decay.power()) {
+        (Some(rate), _) => (1.0 / (rate * 4096.0)).floor().max(1.0) as i64,
+        (_, Some((_, unit_ms))) => unit_ms as i64,
+        _ => 1,
+    };
+    let ticks = now_ms.div_euclid(tick_ms) - time_ms.div_euclid(tick_ms);
+    (weight * 1024.0 * decay.weight((ticks * tick_ms) as u64) * (1.0 + 1e-12)).floor() / 1024.0
+}

@@ -1,0 +1,127 @@
+//! What is refused, of events and of questions.
+
+use ebb_core::{
+    AggregateError, AggregateParameters, AggregateSpec, AggregateSpecError, Event, Measure, Method, Part, Refusal,
+    Statistic, Verdict,
+};
+use ebb_sketch::aggregate::answer::TopMode;
+
+use crate::stream::{Fed, START_MS, ask, event, key, parameters, plan, question};
+
+const EXPONENTIAL: &str = "exponential:half_life=15s";
+
+fn refused(fed: &Fed, refusal: Refusal) -> u64 {
+    fed.shard.status().aggregates[0].refused[refusal as usize]
+}
+
+#[test]
+fn a_refused_event_is_counted_by_reason_and_keeps_its_verdict_and_changes_no_answer() {
+    for (method, decay) in [(Method::Robust, None), (Method::Cascade, None), (Method::Forward, Some(EXPONENTIAL))] {
+        let plan = plan(parameters(method, decay));
+        let mut fed = Fed::new(&plan, 0);
+        let good = |item| event(item, START_MS + item as i64);
+        (0..10).for_each(|item| fed.fold(&good(item)));
+        let asked = question(Part::Whole, Some(EXPONENTIAL), Statistic::Sum);
+        let before = fed.shard.aggregate(&asked).unwrap().result;
+        let bad = [
+            (Event { value: Some(-0.25), ..good(9) }, Refusal::Value),
+            (Event { value: Some(1_000.2), ..good(9) }, Refusal::Value),
+            (Event { value: None, ..good(9) }, Refusal::Value),
+            (Event { value: Some(f64::NAN), ..good(9) }, Refusal::Value),
+            (Event { weight: Some(0.0), ..good(9) }, Refusal::Weight),
+            (Event { weight: Some(-3.0), ..good(9) }, Refusal::Weight),
+            (Event { weight: Some(1e13), ..good(9) }, Refusal::Weight),
+            (Event { weight: Some(f64::INFINITY), ..good(9) }, Refusal::Weight),
+            (Event { time_ms: Some(i64::MIN), ..good(9) }, Refusal::Time),
+        ];
+        for (item, (event, refusal)) in bad.into_iter().enumerate() {
+            let count = refused(&fed, refusal);
+            fed.fold(&Event { item: good(100 + item as u64).item, ..event });
+            assert_eq!(refused(&fed, refusal), count + 1, "{refusal:?}");
+            let verdict = fed.taken.last().unwrap().1;
+            assert!(matches!(verdict, Verdict::Unique | Verdict::Late), "{verdict:?}");
+        }
+        assert_eq!(fed.shard.aggregate(&asked).unwrap().result, before, "{method:?}");
+        assert_eq!(fed.shard.status().aggregates[0].events, 10);
+        assert_eq!(fed.shard.status().counts.total(), 19);
+    }
+}
+
+#[test]
+fn events_past_the_horizon_are_late_where_there_is_one_and_fade_where_there_is_none() {
+    for (method, decay, late) in
+        [(Method::Robust, None, 1), (Method::Division, Some(EXPONENTIAL), 1), (Method::Forward, Some(EXPONENTIAL), 0)]
+    {
+        let mut fed = Fed::new(&plan(parameters(method, decay)), 0);
+        fed.fold(&event(1, START_MS));
+        fed.fold(&event(2, START_MS - 119_999));
+        fed.fold(&event(3, START_MS - 120_000));
+        assert_eq!(refused(&fed, Refusal::Late), late, "{method:?}");
+    }
+}
+
+#[test]
+fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
+    let fed = |given: AggregateParameters| {
+        let mut fed = Fed::new(&plan(given), 0);
+        (0..100).for_each(|item| fed.fold(&event(item, START_MS + item as i64)));
+        [fed]
+    };
+    let why = |shards: &[Fed], part, decay, statistic| ask(shards, &question(part, decay, statistic)).unwrap_err();
+    let cascade = fed(parameters(Method::Cascade, None));
+    let robust = fed(parameters(Method::Robust, None));
+    let forward = fed(parameters(Method::Forward, Some(EXPONENTIAL)));
+    let integral = fed(parameters(Method::Integral, Some("window:40s")));
+    for shards in [&cascade, &robust] {
+        let told = why(shards, Part::Whole, Some("window:121s"), Statistic::Sum).to_string();
+        assert!(told.contains("120000"), "{told}");
+    }
+    assert!(why(&forward, Part::Whole, Some("window:10s"), Statistic::Sum).to_string().contains("own rate"));
+    let other = why(&integral, Part::Whole, Some("window:30s"), Statistic::Sum);
+    assert!(matches!(other, AggregateError::OtherDecay { .. }), "{other}");
+    let weights = Statistic::Share("weight > 2".parse().unwrap());
+    assert!(why(&cascade, Part::Whole, None, weights.clone()).to_string().contains("weights are not kept"));
+    assert!(ask(&robust, &question(Part::Whole, None, weights)).is_ok());
+    let top = |phi| Statistic::Top { phi, mode: TopMode::NoFalseNegatives };
+    for shards in [&cascade, &forward] {
+        assert!(why(shards, Part::Whole, None, top(0.01)).to_string().contains("ask for more than"));
+    }
+    assert!(why(&cascade, Part::Whole, None, Statistic::Quantiles(vec![1.5])).to_string().contains("1.5"));
+    assert!(matches!(why(&cascade, Part::Whole, None, Statistic::Rank(f64::NAN)), AggregateError::Value(_)));
+    assert_eq!(why(&cascade, Part::Key(key(0)), None, Statistic::Sum), AggregateError::NotByKey);
+    let keyed = fed(AggregateParameters { keys: Some(3), ..parameters(Method::Cascade, None) });
+    assert_eq!(why(&keyed, Part::Key(key(77)), None, Statistic::Sum), AggregateError::NoSuchKey);
+    let counted = fed(AggregateParameters { of: Measure::Count, top: None, ..parameters(Method::Robust, None) });
+    for statistic in [Statistic::Mean, Statistic::Quantiles(vec![0.5]), Statistic::Rank(1.0), top(0.5)] {
+        assert!(matches!(why(&counted, Part::Whole, None, statistic), AggregateError::NotKept { .. }));
+    }
+    let mut unknown = question(Part::Whole, None, Statistic::Sum);
+    unknown.aggregate = "spent".into();
+    assert_eq!(ask(&counted, &unknown).unwrap_err().to_string(), "there is no aggregate \"spent\"; there is spend");
+}
+
+#[test]
+fn specifications_that_cannot_work_are_refused_and_say_which_key_to_change() {
+    let refused = |given| AggregateSpec::new(given).map(|_| ()).unwrap_err();
+    let given = |method, decay| parameters(method, decay);
+    for method in [Method::Forward, Method::Division, Method::Integral] {
+        assert_eq!(refused(given(method, None)), AggregateSpecError::NoDecay(method));
+    }
+    let cases = [
+        (given(Method::Forward, Some("window:1m")), "decay"),
+        (given(Method::Division, Some("window:1m")), "decay"),
+        (given(Method::Integral, Some("table:0s=1,1m=0")), "decay"),
+        (given(Method::Integral, Some("polynomial:alpha=1.5,unit=1s")), "decay"),
+        (AggregateParameters { epsilon: 0.0, ..given(Method::Robust, None) }, "epsilon"),
+        (AggregateParameters { epsilon: 1e-9, ..given(Method::Cascade, None) }, "epsilon"),
+        (AggregateParameters { delta: 0.9, ..given(Method::Robust, None) }, "delta"),
+        (AggregateParameters { horizon_ms: 0, ..given(Method::Robust, None) }, "horizon"),
+        (AggregateParameters { horizon_ms: 0, ..given(Method::Levels, None) }, "horizon"),
+        (AggregateParameters { step: 1e-9, max: 1e9, ..given(Method::Levels, None) }, "step"),
+        (AggregateParameters { keys: Some(0), ..given(Method::Levels, None) }, "keys"),
+    ];
+    for (given, key) in cases {
+        let error = refused(given);
+        assert_eq!(error.key(), key, "{error}");
+    }
+}

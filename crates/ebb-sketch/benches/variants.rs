@@ -1,0 +1,176 @@
+//! Fading filters and decayed counts beside a plain Bloom filter's check and insert, one core, in one run.
+//!
+//! All start from the item's bytes, so hashing is part of every figure. `cargo bench --bench variants`.
+
+mod support;
+
+use std::hint::black_box;
+
+use criterion::Criterion;
+use ebb_sketch::filter::classic::ClassicFilter;
+use ebb_sketch::filter::frequency::basic::BasicSpec;
+use ebb_sketch::filter::frequency::epochs::EpochSpec;
+use ebb_sketch::filter::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::frequency::optimised::{Carry, DigitSpec, OptimisedSpec};
+use ebb_sketch::filter::frequency::{Frequency, FrequencySpec};
+use ebb_sketch::filter::importance::Rule;
+use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::stable::{FadingFilter, FadingSpec};
+use ebb_sketch::hash::HashKey;
+use ebb_sketch::random::{Random, draws};
+use support::{Peer, race};
+
+const ITEMS: usize = 1 << 20;
+/// Short rounds, many of them: the best is then one that no neighbour on the machine has disturbed.
+const OPERATIONS: usize = 1 << 15;
+const ROUNDS: u32 = 128;
+const TOP: u8 = 7;
+
+const RULES: [(&str, Rule); 5] = [
+    ("stable", Rule::Stable),
+    ("importance-2c", Rule::TwoClass { low: 3 }),
+    ("importance-mc", Rule::MultiClass),
+    ("importance-h (thinned)", Rule::Harmonic),
+    ("importance-h (literal)", Rule::HarmonicLiteral),
+];
+
+/// Items of 24 bytes; a third of them come again.
+fn items() -> Vec<[u8; 24]> {
+    let mut random = Random::new(1);
+    let mut items: Vec<[u8; 24]> = Vec::with_capacity(ITEMS);
+    for index in 0..ITEMS {
+        let repeated = index > 0 && random.below(3) == 0;
+        let item = if repeated { items[random.below(index as u64) as usize] } else { fresh(&mut random) };
+        items.push(item);
+    }
+    items
+}
+
+fn fresh(random: &mut Random) -> [u8; 24] {
+    let mut item = [0; 24];
+    item.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&random.next_u64().to_le_bytes()));
+    item
+}
+
+/// The stream in pieces of one round each, from its beginning again after its end.
+fn rounds(items: &[[u8; 24]]) -> impl Iterator<Item = &[[u8; 24]]> {
+    items.chunks_exact(OPERATIONS).cycle()
+}
+
+fn plain(bytes: u64, items: &[[u8; 24]]) -> Peer<'_> {
+    let mut filter = fastbloom::BloomFilter::with_num_bits(bytes as usize * 8).hashes(5);
+    let mut rounds = rounds(items);
+    Peer::new("fastbloom check+insert", OPERATIONS as u64, move || {
+        rounds.next().into_iter().flatten().for_each(|item| {
+            black_box((filter.contains(item), filter.insert(item)));
+        });
+    })
+}
+
+fn classic<'a>(bytes: u64, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
+    let mut filter = ClassicFilter::new(Size::in_memory(bytes).expect("room"), 5).expect("valid");
+    let mut rounds = rounds(items);
+    Peer::new("classic", OPERATIONS as u64, move || {
+        rounds.next().into_iter().flatten().for_each(|item| {
+            black_box(filter.insert(key.fingerprint(item)));
+        });
+    })
+}
+
+fn fading<'a>(bytes: u64, which: usize, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
+    let (name, rule) = RULES[which];
+    let size = Size::in_memory(bytes).expect("room");
+    let mut filter = FadingFilter::new(FadingSpec::new(size, 5, 10, TOP, rule).expect("valid"));
+    let (mut offset, mut rounds) = (0, rounds(items));
+    Peer::new(name, OPERATIONS as u64, move || {
+        for item in rounds.next().into_iter().flatten() {
+            offset += 1;
+            let value = 1 + item[0] % TOP;
+            black_box(filter.process(key.fingerprint(item), value, &mut draws(7, 3, offset)));
+        }
+    })
+}
+
+fn races(items: &[[u8; 24]], key: &HashKey) {
+    for (title, bytes) in [("256 KiB, in cache", 256 << 10), ("64 MiB, out of cache", 64u64 << 20)] {
+        let mut peers = vec![plain(bytes, items), classic(bytes, items, key)];
+        // The lists of the literal reading take sixteen times the cells: kept to the small size.
+        let rules = if bytes > 1 << 20 { RULES.len() - 1 } else { RULES.len() };
+        peers.extend((0..rules).map(|which| fading(bytes, which, items, key)));
+        let ns = race(&format!("dedup variants, K = 5, P = 10, M = 7, {title}"), ROUNDS, peers);
+        let slowest = ns[2..6].iter().copied().fold(0.0, f64::max);
+        println!("  slowest of stable, 2c, mc, h: {:.2} M/s (wanted: more than 3)", 1e3 / slowest);
+    }
+    for (title, bytes) in [("256 KiB, in cache", 256u64 << 10), ("16 MiB", 16 << 20)] {
+        let mut peers = vec![plain(bytes, items)];
+        peers.extend(frequencies(bytes).into_iter().map(|(name, spec)| counting(name, spec, items, key)));
+        peers.push(asking("forward, anywhere, add and estimate", frequencies(bytes).swap_remove(0).1, items, key));
+        let ns = race(&format!("frequency, add, 4 cells an item, {title}"), ROUNDS, peers);
+        println!("  forward: {:.2} M/s (wanted: more than 5)", 1e3 / ns[1]);
+    }
+}
+
+fn frequencies(bytes: u64) -> Vec<(&'static str, FrequencySpec)> {
+    const HOUR_MS: u64 = 3_600_000;
+    let epochs = EpochSpec::halving(HOUR_MS, 1).expect("valid");
+    let lines = Size::in_memory(bytes).expect("room");
+    let form = DigitSpec { digit_bits: 4, fraction_bits: 0, pool: (bytes / 8) as u32, carry: Carry::Each };
+    let all = DigitSpec { carry: Carry::All, ..form };
+    // A third of the memory is left to the pool and its table.
+    let digits = Size::Cells(bytes * 2 / 3);
+    vec![
+        (
+            "forward, anywhere",
+            FrequencySpec::Forward(ForwardSpec::new(Size::Cells(bytes / 8), 4, HOUR_MS).expect("valid")),
+        ),
+        ("forward, in one line", FrequencySpec::Forward(ForwardSpec::new(lines, 4, HOUR_MS).expect("valid"))),
+        ("basic", FrequencySpec::Basic(BasicSpec::new(Size::Cells(bytes / 4), 4, epochs, 8).expect("valid"))),
+        ("optimised, each", FrequencySpec::Optimised(OptimisedSpec::new(digits, 4, epochs, form).expect("valid"))),
+        ("optimised, all", FrequencySpec::Optimised(OptimisedSpec::new(digits, 4, epochs, all).expect("valid"))),
+    ]
+}
+
+fn counting<'a>(name: &'static str, spec: FrequencySpec, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
+    let (mut counts, mut now_ms, mut rounds) = (Frequency::new(spec), 0, rounds(items));
+    Peer::new(name, OPERATIONS as u64, move || {
+        for item in rounds.next().into_iter().flatten() {
+            // A thousand observations a second of event time.
+            now_ms += 1;
+            counts.add(key.fingerprint(item), now_ms);
+        }
+    })
+}
+
+fn asking<'a>(name: &'static str, spec: FrequencySpec, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
+    let (mut counts, mut now_ms, mut rounds) = (Frequency::new(spec), 0, rounds(items));
+    Peer::new(name, OPERATIONS as u64, move || {
+        for item in rounds.next().into_iter().flatten() {
+            now_ms += 1;
+            let item = key.fingerprint(item);
+            counts.add(item, now_ms);
+            black_box(counts.estimate(item, now_ms));
+        }
+    })
+}
+
+fn recorded(items: &[[u8; 24]], key: &HashKey) {
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(std::time::Duration::from_millis(300))
+        .measurement_time(std::time::Duration::from_secs(1))
+        .configure_from_args();
+    for which in 0..RULES.len() {
+        let mut peer = fading(256 << 10, which, items, key);
+        criterion.bench_function(&format!("variants/{} x32Ki", peer.name), |bencher| bencher.iter(&mut peer.run));
+    }
+    let (name, spec) = frequencies(16 << 20).swap_remove(0);
+    let mut peer = counting(name, spec, items, key);
+    criterion.bench_function(&format!("variants/{name} x32Ki"), |bencher| bencher.iter(&mut peer.run));
+    criterion.final_summary();
+}
+
+fn main() {
+    let (items, key) = (items(), HashKey::new([7; 16]));
+    races(&items, &key);
+    recorded(&items, &key);
+}

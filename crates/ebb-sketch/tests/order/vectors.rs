@@ -1,0 +1,373 @@
+//! The prepared vectors, read from `tests/vectors/out-of-order`.
+
+use ebb_sketch::aggregate::answer::TopMode;
+use ebb_sketch::aggregate::cascade::Cascade;
+use ebb_sketch::aggregate::content::{ContentShape, Labels, Observation, Totals, Values, WeightLimits};
+use ebb_sketch::aggregate::division::{Division, DivisionShape};
+use ebb_sketch::aggregate::forward::Forward;
+use ebb_sketch::aggregate::levels::Levels;
+use ebb_sketch::aggregate::qdigest::{DigestShape, FillTree, QDigest};
+use ebb_sketch::decay::Decay;
+use serde_json::Value;
+
+use crate::oracle::{Exact, quantile};
+
+fn vector(name: &str) -> Value {
+    let path = format!("{}/tests/vectors/out-of-order/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+fn close(ours: f64, theirs: f64, tolerance: f64) -> bool {
+    (ours - theirs).abs() <= tolerance * theirs.abs().max(1e-300)
+}
+
+/// A decay as the vectors write it; steps become a table of every age that can occur.
+fn decay(of: &Value) -> Decay {
+    let unit = of["unit"].as_f64().unwrap_or(1.0);
+    match of["kind"].as_str().unwrap() {
+        "window" => Decay::window(of["w"].as_u64().unwrap()),
+        "exp" => Decay::exponential(number(&of["lambda"])),
+        "poly" => Decay::polynomial(number(&of["alpha"]), unit),
+        "none" => Decay::window(256),
+        "step" => {
+            let width = of["width"].as_u64().unwrap();
+            Decay::table((0..1024).map(|age| (age, 1.0 / (1 + age / width) as f64)).collect())
+        }
+        other => panic!("a decay called {other}"),
+    }
+    .unwrap()
+}
+
+fn nodes(of: &Value) -> Vec<(u64, f64)> {
+    list(of).iter().map(|pair| (pair[0].as_u64().unwrap(), number(&pair[1]))).collect()
+}
+
+#[test]
+fn digests_have_exactly_the_prepared_nodes() {
+    for name in ["qdigest_a", "qdigest_weighted"] {
+        let vector = vector(name);
+        let (bits, gamma) = (vector["L"].as_u64().unwrap() as u8, number(&vector["gamma"]));
+        let items = nodes(&vector["insert_xw"]);
+
+        let mut filled = FillTree::new(bits, gamma);
+        items.iter().for_each(|(value, weight)| filled.insert(*value, *weight));
+        let heap_id = |(low, high, weight): (u64, u64, &f64)| {
+            let width = (high - low + 1).ilog2();
+            ((low >> width) + (1 << (u32::from(bits) - width)), *weight)
+        };
+        let mut found: Vec<(u64, f64)> = filled.ranges().map(heap_id).collect();
+        found.sort_by_key(|(id, _)| *id);
+        assert_eq!(found, nodes(&vector["fill_first_nodes"]), "{name}: fill first");
+
+        for bounds in list(&vector["rank_bounds_lt"]) {
+            let value = bounds[0].as_u64().unwrap();
+            let below = |end: fn((u64, u64)) -> u64| {
+                filled.ranges().filter(|(low, high, _)| end((*low, *high)) < value).map(|(_, _, w)| w).sum::<f64>()
+            };
+            let found = (below(|(_, high)| high), below(|(low, _)| low));
+            assert_eq!(found, (number(&bounds[1]), number(&bounds[2])), "{name}: rank of {value}");
+        }
+
+        let mut digest = QDigest::new(DigestShape::new(bits, 0.001).unwrap());
+        items.iter().for_each(|(value, weight)| digest.insert(*value, *weight));
+        digest.compress_at(gamma);
+        let expected = nodes(&vector["leaf_then_compress_nodes"]);
+        assert_eq!(digest.nodes(), expected, "{name}: leaves, then compressed");
+
+        for exact in list(&vector["exact_rank_lt"]) {
+            let (lower, upper) = digest.rank_below(exact[0].as_u64().unwrap());
+            assert!((lower..=upper).contains(&number(&exact[1])));
+        }
+        let twin = digest.clone();
+        digest.merge(twin);
+        digest.compress_at(2.0 * gamma);
+        let expected = nodes(&vector["self_merge_gamma2_nodes"]);
+        assert_eq!(digest.nodes(), expected, "{name}: merged with itself");
+    }
+}
+
+#[test]
+fn replicated_levels_have_exactly_the_prepared_floors_ranges_and_answers() {
+    for name in ["swcount_small", "swcount_epoch_weighted"] {
+        let vector = vector(name);
+        let capacity = vector["alpha"].as_u64().unwrap() as u32;
+        let shape = Levels::shape(0.1, 256, ContentShape::totals()).unwrap().with_capacity(capacity);
+        assert_eq!(u64::from(shape.height()), vector["K"].as_u64().unwrap());
+        let mut levels = Levels::new(shape);
+        for (time_ms, weight) in pairs(&vector["stream_tw"]) {
+            levels.insert(&Observation { time_ms, value: 0, label: 0, weight }).unwrap();
+        }
+        let now_ms = vector["now"].as_i64().unwrap();
+        assert_eq!(levels.newest_ms(), Some(now_ms));
+        let (raw, raw_floor_ms, held) = levels.levels();
+        let floors: Vec<i64> =
+            [raw_floor_ms].into_iter().chain(held.iter().map(|l| l.floor_ms)).map(|f| f.unwrap_or(-1)).collect();
+        let expected: Vec<i64> = list(&vector["tau"]).iter().map(|tau| tau.as_i64().unwrap()).collect();
+        assert_eq!(floors, expected, "{name}: floors");
+        let sizes: Vec<u64> = [raw].into_iter().chain(held.iter().map(|l| l.ranges.len())).map(|n| n as u64).collect();
+        let expected: Vec<u64> = list(&vector["level_nodes"]).iter().map(|n| n.as_u64().unwrap()).collect();
+        assert_eq!(sizes, expected, "{name}: ranges in the levels");
+        let range = |r: &Value| (r[0].as_i64().unwrap(), r[1].as_i64().unwrap(), number(&r[2]));
+        let expected: Vec<(i64, i64, f64)> = list(&vector["level1_nodes_lo_hi_c"]).iter().map(range).collect();
+        assert_eq!(held[0].ranges, expected, "{name}: the finest level");
+
+        for query in list(&vector["queries"]) {
+            let window = Decay::window(query["w"].as_u64().unwrap()).unwrap();
+            let count = levels.totals(now_ms, &window).unwrap().count();
+            assert_eq!((count.lower, count.upper), (number(&query["under"]), number(&query["over"])), "{query}");
+            assert!(count.covers(number(&query["exact"])), "{query}");
+        }
+        for query in list(&vector["decayed"]) {
+            let count = levels.totals(now_ms, &decay(&query["decay"])).unwrap().count();
+            assert!(close(count.lower, number(&query["under"]), 1e-9), "{query} {count:?}");
+            assert!(close(count.upper, number(&query["over"]), 1e-9), "{query} {count:?}");
+            assert!(count.covers(number(&query["exact"])), "{query}");
+        }
+    }
+}
+
+fn pairs(of: &Value) -> Vec<(i64, f64)> {
+    list(of).iter().map(|pair| (pair[0].as_i64().unwrap(), number(&pair[1]))).collect()
+}
+
+#[test]
+fn divisions_have_exactly_the_prepared_ages_and_cells_at_every_clock() {
+    for name in ["aligned_poly", "aligned_exp"] {
+        let vector = vector(name);
+        let (decay, theta) = (decay(&vector["decay"]), number(&vector["theta"]));
+        let shape = DivisionShape::new(decay.clone(), theta, 1 << 20, ContentShape::totals()).unwrap();
+        let ages: Vec<u64> = list(&vector["A_k"]).iter().map(|age| age.as_u64().unwrap()).collect();
+        assert_eq!(shape.ages()[..ages.len()], ages, "{name}");
+        assert_eq!(u64::from(shape.base()), vector["k0"].as_u64().unwrap(), "{name}");
+        let mut division = Division::new(shape);
+        let stream = pairs(&vector["stream_tw"]);
+        for (time_ms, weight) in &stream {
+            division.insert(&Observation { time_ms: *time_ms, value: 1, label: 0, weight: *weight }).unwrap();
+        }
+        for snapshot in list(&vector["snapshots"]) {
+            let clock_ms = snapshot["clock"].as_i64().unwrap();
+            division.advance(clock_ms).unwrap();
+            let mut cells: Vec<(u64, i64, f64, i64, i64)> =
+                division.cells().map(|c| (u64::from(c.width), c.index, c.weight, c.oldest_ms, c.newest_ms)).collect();
+            cells.sort_by_key(|cell| (cell.0, cell.1));
+            let cell = |c: &Value| {
+                let int = |place: usize| c[place].as_i64().unwrap();
+                (c[0].as_u64().unwrap(), int(1), number(&c[2]), int(3), int(4))
+            };
+            let expected: Vec<_> = list(&snapshot["cells_k_i_w_mint_maxt"]).iter().map(cell).collect();
+            assert_eq!(cells, expected, "{name} at {clock_ms}");
+
+            let exact = number(&snapshot["exact_decayed_sum"]);
+            let totals = division.totals(clock_ms, &decay).unwrap();
+            // The prepared number sums weight times absolute time, which costs it digits at today's times.
+            let digits = if name == "aligned_exp" { 1e-12 } else { 1e-6 };
+            let moment = number(&snapshot["moment"]);
+            assert!(close(totals.count().value, moment, digits), "{name} at {clock_ms}: {totals:?} {moment}");
+            assert!(totals.count().covers(exact) && totals.sum().covers(exact), "{name} at {clock_ms}");
+            let bound = number(&snapshot["harmonic_rel_bound"]);
+            assert!(close(totals.count().value, exact, bound));
+            let g = |time_ms: i64| decay.weight((clock_ms - time_ms) as u64);
+            let newest: f64 = cells.iter().map(|c| c.2 * g(c.4)).sum();
+            let harmonic: f64 = cells.iter().map(|c| c.2 * 2.0 * g(c.3) * g(c.4) / (g(c.3) + g(c.4))).sum();
+            assert!(
+                close(newest, number(&snapshot["newest"]), 1e-12)
+                    && close(harmonic, number(&snapshot["harmonic"]), 1e-12)
+            );
+        }
+    }
+}
+
+#[test]
+fn forward_decay_has_the_prepared_sums_across_moved_landmarks() {
+    let vector = vector("forward_exp");
+    let decay = Decay::exponential(number(&vector["lambda"])).unwrap();
+    let mut forward = Forward::new(&decay, ContentShape::totals()).unwrap();
+    for (time_ms, weight) in pairs(&vector["stream_tw"]) {
+        forward.insert(&Observation { time_ms, value: 2, label: 0, weight }).unwrap();
+    }
+    for query in list(&vector["queries"]) {
+        let totals = forward.totals(query["t"].as_i64().unwrap(), &decay).unwrap();
+        assert!(close(totals.count().value, number(&query["exact"]), number(&query["rel_tol"])), "{query}");
+        assert!(close(totals.sum().value, 2.0 * number(&query["exact"]), number(&query["rel_tol"])), "{query}");
+        assert!(close(totals.mean().unwrap().value, 2.0, 1e-9));
+    }
+}
+
+#[test]
+fn formulas_give_the_prepared_numbers() {
+    let vector = vector("formulas");
+    let (alpha, theta) = (number(&vector["poly_alpha"]), number(&vector["theta"]));
+    let decay = Decay::polynomial(alpha, 1.0).unwrap();
+    for (place, b) in list(&vector["b_i"]).iter().enumerate() {
+        let ours = (1.0 + theta).powf(place as f64 / alpha) - 1.0;
+        assert!((ours - number(b)).abs() < 1e-12);
+        let weight = (1.0 + number(b)).powf(-alpha);
+        assert!(close(weight, (1.0 + theta).powi(-(place as i32)), 1e-12), "g falls by 1 + theta from b to b");
+    }
+    let shape = DivisionShape::new(decay, theta, 1 << 30, ContentShape::totals()).unwrap();
+    let ages: Vec<u64> = list(&vector["A_k_poly"]).iter().map(|age| age.as_u64().unwrap()).collect();
+    assert_eq!(shape.ages()[..ages.len()], ages);
+    let division = Division::new(shape);
+    for lemma in list(&vector["lemma2"]) {
+        let other = Decay::polynomial(number(&lemma["g_prime_alpha"]), 1.0).unwrap();
+        let ours = division.require(&other, 1.0).unwrap();
+        // Over whole milliseconds a cell is a little narrower than the real interval, so its theta is a little smaller.
+        let theirs = number(&lemma["theta_prime"]);
+        assert!(ours <= theirs * (1.0 + 1e-9) && ours > 0.95 * theirs, "{ours} {theirs}");
+    }
+    for rule in list(&vector["alpha_count"]) {
+        let (epsilon, halvings) = (number(&rule["eps"]), rule["K"].as_u64().unwrap());
+        let levels = Levels::shape(epsilon, 1 << halvings, ContentShape::totals()).unwrap();
+        assert_eq!(u64::from(levels.capacity()), rule["alpha_mid"].as_u64().unwrap());
+        let cascade = Cascade::shape(epsilon, 1 << halvings, ContentShape::totals()).unwrap();
+        assert_eq!(u64::from(cascade.capacity()), rule["alpha_one_sided"].as_u64().unwrap());
+    }
+}
+
+#[test]
+fn the_papers_example_changes_its_heavy_hitter_as_time_passes() {
+    let vector = vector("paper_example");
+    let decay = decay(&vector["decay"]);
+    let content = ContentShape::totals().with_labels(8).unwrap();
+    let mut division = Division::new(DivisionShape::new(decay.clone(), 0.01, 1 << 20, content).unwrap());
+    let mut cascade = Cascade::new(Cascade::shape(0.01, 1 << 10, content).unwrap());
+    let label = |name: &str| u128::from(name.as_bytes()[0]);
+    for item in list(&vector["stream_xt"]) {
+        let (name, time_ms) = (item[0].as_str().unwrap(), item[1].as_i64().unwrap());
+        let one = Observation { time_ms, value: 0, label: label(name), weight: 1.0 };
+        division.insert(&one).unwrap();
+        cascade.insert(&one).unwrap();
+    }
+    for query in list(&vector["queries"]) {
+        let now_ms = query["t"].as_i64().unwrap();
+        for labels in [division.labels(now_ms, &decay).unwrap(), cascade.labels(now_ms, &decay).unwrap()] {
+            for name in ["x", "y"] {
+                assert!(close(labels.weight_of(label(name)).value, number(&query[name]), 1e-12), "{query}");
+            }
+            for mode in [TopMode::NoFalsePositives, TopMode::NoFalseNegatives] {
+                let top = labels.top(number(&vector["phi"]), mode).unwrap();
+                let found: Vec<u128> = top.items.iter().map(|item| item.label).collect();
+                let expected: Vec<u128> = list(&query["hh"]).iter().map(|name| label(name.as_str().unwrap())).collect();
+                assert_eq!(found, expected, "{query}");
+            }
+        }
+    }
+}
+
+/// What one structure answers to one prepared question.
+struct Reading {
+    name: &'static str,
+    totals: Totals,
+    values: Values,
+    labels: Labels,
+}
+
+fn check_promises(query: &Value, exact: &[(Observation, f64)], reading: &Reading) {
+    let name = reading.name;
+    let count = reading.totals.count().value;
+    let within = |low: &Value, high: &Value, ours: f64| number(low) - 1e-9 <= ours && ours <= number(high) + 1e-9;
+    assert!(within(&query["D_lo"], &query["D_hi"], count), "{name}: {count} of {}", query["D"]);
+    for range in list(&query["range"]) {
+        let rank = reading.values.rank(range["le"].as_u64().unwrap());
+        assert!(within(&range["lo"], &range["hi"], rank.value), "{name}: {rank:?} of {range}");
+        assert!(rank.covers(number(&range["exact"])), "{name}: {rank:?} of {range}");
+    }
+    for asked in list(&query["quantile"]) {
+        let found = reading.values.quantile(number(&asked["phi"])).unwrap().unwrap();
+        let allowed = asked["min_ok"].as_u64().unwrap()..=asked["max_ok"].as_u64().unwrap();
+        assert!(allowed.contains(&found.value), "{name}: {found:?} of {asked}");
+        // The prepared value is the first whose rank exceeds phi; ours is the first whose rank reaches it.
+        let exact = quantile(exact, number(&asked["phi"]));
+        assert!(exact <= asked["exact"].as_u64().unwrap());
+        assert!((found.lower..=found.upper).contains(&exact), "{name}: {found:?} of {exact}");
+    }
+    for asked in list(&query["hh"]) {
+        let phi = number(&asked["phi"]);
+        for mode in [TopMode::NoFalsePositives, TopMode::NoFalseNegatives] {
+            let labels = reading.labels.top(phi, mode).unwrap().items.iter().map(|i| i.label as u64).collect();
+            let values = reading.values.frequent(phi, mode).unwrap().items.iter().map(|i| i.item).collect();
+            check_heavy(asked, mode, labels, name);
+            check_heavy(asked, mode, values, name);
+        }
+    }
+}
+
+fn check_heavy(asked: &Value, mode: TopMode, found: Vec<u64>, name: &str) {
+    let set = |key: &str| list(&asked[key]).iter().map(|x| x.as_u64().unwrap()).collect::<Vec<u64>>();
+    assert!(set("must").iter().all(|x| found.contains(x)), "{name} {mode:?}: {found:?} lacks some of {asked}");
+    assert!(found.iter().all(|x| set("may").contains(x)), "{name} {mode:?}: {found:?} has more than {asked}");
+    let exact = set("exact");
+    match mode {
+        TopMode::NoFalsePositives => assert!(found.iter().all(|x| exact.contains(x)), "{name}: {found:?} of {asked}"),
+        TopMode::NoFalseNegatives => assert!(exact.iter().all(|x| found.contains(x)), "{name}: {found:?} of {asked}"),
+    }
+}
+
+#[test]
+fn every_method_answers_the_prepared_questions_within_what_is_permitted() {
+    let mut asked = 0;
+    for name in ["agg_window", "agg_decay_weighted"] {
+        let vector = vector(name);
+        let digest = DigestShape::new(6, 0.04).unwrap();
+        let weights = WeightLimits::new(1.0, 100.0).unwrap();
+        let content = ContentShape::totals().with_weights(weights).with_values(digest).with_labels(128).unwrap();
+        let cascade_shape = Cascade::shape(0.03, 1024, content).unwrap();
+        let levels_shape = Levels::shape(0.03, 1024, content).unwrap();
+        let mut cascade = Cascade::new(cascade_shape);
+        let mut small = Cascade::new(cascade_shape.with_capacity(60));
+        let mut levels = Levels::new(levels_shape);
+        let polynomial = Decay::polynomial(1.0, 1.0).unwrap();
+        let mut division = Division::new(DivisionShape::new(polynomial, 0.04, 1 << 20, content).unwrap());
+        let rate = Decay::exponential(0.01).unwrap();
+        let mut forward = Forward::new(&rate, content).unwrap();
+        let mut seen = Exact::default();
+        for item in list(&vector["stream_xtw"]) {
+            let value = item[0].as_u64().unwrap();
+            let (time_ms, weight) = (item[1].as_i64().unwrap(), number(&item[2]));
+            let one = Observation { time_ms, value, label: u128::from(value), weight };
+            cascade.insert(&one).unwrap();
+            small.insert(&one).unwrap();
+            levels.insert(&one).unwrap();
+            division.insert(&one).unwrap();
+            forward.insert(&one).unwrap();
+            seen.seen.push(one);
+        }
+        for query in list(&vector["queries"]) {
+            let (now_ms, decay) = (query["t"].as_i64().unwrap(), decay(&query["decay"]));
+            let exact = seen.decayed(now_ms, &decay, u64::MAX);
+            macro_rules! reading {
+                ($structure:expr, $name:literal) => {
+                    Reading {
+                        name: $name,
+                        totals: $structure.totals(now_ms, &decay).unwrap(),
+                        values: $structure.values(now_ms, &decay).unwrap(),
+                        labels: $structure.labels(now_ms, &decay).unwrap(),
+                    }
+                };
+            }
+            check_promises(query, &exact, &reading!(cascade, "cascade"));
+            check_promises(query, &exact, &reading!(levels, "levels"));
+            if division.require(&decay, 0.08).is_ok() {
+                check_promises(query, &exact, &reading!(division, "division"));
+                asked += 1;
+            }
+            if decay == rate {
+                check_promises(query, &exact, &reading!(forward, "forward"));
+                asked += 1;
+            }
+            for count in [small.totals(now_ms, &decay), division.totals(now_ms, &decay)] {
+                assert!(count.unwrap().count().covers(number(&query["D"])), "{query}");
+            }
+            asked += 2;
+        }
+    }
+    assert!(asked >= 30, "{asked} answers were examined");
+}

@@ -1,0 +1,377 @@
+//! Posterior, priors, calibration and decisions over the timing filter: what must hold whatever the stream.
+
+use ebb_sketch::filter::calibration::{Calibration, Outcome};
+use ebb_sketch::filter::decision::Penalties;
+use ebb_sketch::filter::inference::{Basis, InferentialFilter, PriorSpec, Question, Seen};
+use ebb_sketch::filter::posterior::{AgePrior, Evidence, Posterior, Share};
+use ebb_sketch::filter::prior::{Past, ReusePrior, ReuseSpec};
+use ebb_sketch::filter::timing::{Drive, Layout, TimingSpec};
+use ebb_sketch::hash::Fingerprint;
+use ebb_sketch::random::{Random, mix};
+use proptest::prelude::*;
+
+fn item(number: u64) -> Fingerprint {
+    Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
+}
+
+fn evidence() -> impl Strategy<Value = Evidence> {
+    (0u32..500, 0u32..300, -12.0f64..0.0).prop_map(|(from, length, exponent)| Evidence {
+        from: f64::from(from),
+        length: f64::from(length),
+        by_others: if length == 0 { 1.0 } else { 10f64.powf(exponent) },
+    })
+}
+
+/// Geometric and first-seen priors over shares from 1e-12 to 0.5, and one learned from a stream.
+fn with_priors(p: f64, window: f64, mut check: impl FnMut(AgePrior<'_>)) {
+    let share = Share::new(p).unwrap();
+    check(AgePrior::Geometric(share));
+    check(AgePrior::FirstSeen { share, window });
+    check(AgePrior::Learned(learned_prior().curve(None)));
+}
+
+/// Ages up to 700 in a window of 100, and one item in four never seen before.
+fn learned_prior() -> ReusePrior {
+    let mut prior = ReusePrior::new(ReuseSpec::new(100, 64).unwrap());
+    let mut random = Random::new(3);
+    for _ in 0..2000 {
+        let past = if random.below(4) == 0 { Past::Never } else { Past::Age(random.below(700)) };
+        prior.sighted(past, None);
+    }
+    prior
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn beliefs_sum_to_one_and_grow_with_the_window(evidence in evidence(), exponent in -12.0f64..-0.3, w in 0u32..2000) {
+        let (p, window) = (10f64.powf(exponent), f64::from(w));
+        with_priors(p, 400.0, |prior| {
+            let posterior = Posterior::new(evidence, prior);
+            let (belief, wider) = (posterior.within(window), posterior.within(window + 1.0));
+            assert!((belief.inside + belief.outside - 1.0).abs() < 1e-12, "{belief:?}");
+            assert!(wider.inside >= belief.inside * (1.0 - 1e-12), "{belief:?} {wider:?}");
+            assert!(window > evidence.from || belief.inside == 0.0);
+        });
+    }
+
+    #[test]
+    fn belief_grows_with_the_share_and_falls_with_others(evidence in evidence(), exponent in -12.0f64..-0.6, w in 0u32..2000) {
+        let (p, window) = (10f64.powf(exponent), f64::from(w));
+        let inside = |evidence, p| {
+            Posterior::new(evidence, AgePrior::Geometric(Share::new(p).unwrap())).within(window).inside
+        };
+        prop_assert!(inside(evidence, p * 1.3) >= inside(evidence, p) * (1.0 - 1e-12));
+        if evidence.length > 0.0 {
+            let others = Evidence { by_others: (evidence.by_others * 1.5).min(1.0), ..evidence };
+            prop_assert!(inside(others, p) <= inside(evidence, p) * (1.0 + 1e-12));
+        }
+    }
+
+    #[test]
+    fn the_chances_of_all_ages_sum_to_one(evidence in evidence(), exponent in -2.0f64..-0.5) {
+        with_priors(10f64.powf(exponent), 50.0, |prior| {
+            let posterior = Posterior::new(evidence, prior);
+            let ages: f64 = (0..3000).map(|age| posterior.at_age(f64::from(age))).sum();
+            let rest = posterior.between(3000.0, f64::INFINITY);
+            assert!((ages + rest - 1.0).abs() < 1e-9, "{ages} + {rest}");
+            let beyond = posterior.between(evidence.from + evidence.length, f64::INFINITY);
+            assert!((posterior.in_block() + beyond - 1.0).abs() < 1e-12);
+        });
+    }
+
+    #[test]
+    fn the_expected_age_is_the_mean_of_the_chances(evidence in evidence(), exponent in -1.7f64..-0.5) {
+        with_priors(10f64.powf(exponent), 50.0, |prior| {
+            let posterior = Posterior::new(evidence, prior);
+            let (mut weight, mut sum) = (0.0, 0.0);
+            for age in 0..4000 {
+                let chance = posterior.at_age(f64::from(age));
+                (weight, sum) = (weight + chance, sum + chance * f64::from(age));
+            }
+            // Learned ages are spread evenly over each unit of age, so that their mean lies half a unit higher.
+            let half = if let AgePrior::Learned(_) = prior { 0.5 } else { 0.0 };
+            if weight > 1e-6 {
+                let mean = sum / weight + half;
+                let got = posterior.expected_age();
+                assert!((got - mean).abs() < 1e-6 * (1.0 + mean) + half, "{got} is not {mean} of {prior:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn shares_and_penalties_outside_their_range_are_refused_with_the_nearest() {
+    for bad in [0.0, -1.0, 1.0, 2.0, f64::NAN, f64::INFINITY] {
+        let nearest = Share::new(bad).unwrap_err().nearest;
+        assert!(Share::new(nearest).is_ok(), "{bad}: {nearest}");
+    }
+    assert_eq!(Share::new(1e-300).unwrap().get(), 1e-15);
+    for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let nearest = Penalties::new(bad, 1.0).unwrap_err().nearest;
+        assert!(Penalties::new(1.0, bad).is_err() && Penalties::new(nearest, 1.0).is_ok(), "{bad}");
+    }
+    assert!(ReuseSpec::new(0, 64).is_err() && ReuseSpec::new(10, 1).is_err());
+}
+
+fn spec(window: u64, block: u64, lines: u64) -> TimingSpec {
+    TimingSpec::new(Drive::Count { window, block }, Layout::Lines(lines), 4, 4).unwrap()
+}
+
+fn learned(window: u64) -> PriorSpec {
+    PriorSpec::Learned(ReuseSpec::new(window, 512).unwrap())
+}
+
+/// Uniform arrivals of 3000 items, with the truth: arrivals since the item was last inserted.
+struct Arrivals {
+    random: Random,
+    last: Vec<Option<u64>>,
+    at: u64,
+}
+
+impl Arrivals {
+    fn new(items: usize) -> Self {
+        Self { random: Random::new(11), last: vec![None; items], at: 0 }
+    }
+
+    /// (item, age of its last insert).
+    fn next(&mut self) -> (u64, Option<u64>) {
+        let number = self.random.below(self.last.len() as u64);
+        let age = self.last[number as usize].map(|last| self.at - 1 - last);
+        self.at += 1;
+        (number, age)
+    }
+
+    fn inserted(&mut self, number: u64) {
+        self.last[number as usize] = Some(self.at - 1);
+    }
+}
+
+/// Penalty a query of (the filter's decision, the standard answer), after a warm-up.
+fn penalties_of(filter: &mut InferentialFilter, seen: Seen, window: u64) -> (f64, f64) {
+    let mut arrivals = Arrivals::new(3000);
+    let (mut decided, mut standard, mut cost) = (0.0, 0.0, Random::new(4));
+    for arrival in 0..60_000 {
+        let (number, age) = arrivals.next();
+        let (false_duplicate, missed) = (1.0 + 9.0 * cost.unit(), 1.0 + 9.0 * cost.unit());
+        let question =
+            Question::new(item(number), 0, window).with_penalties(Penalties::new(false_duplicate, missed).unwrap());
+        let plain = filter.ask(&Question { penalties: None, ..question }).duplicate;
+        let answer = filter.observe(&question).unwrap();
+        if seen == Seen::Last || !answer.duplicate {
+            arrivals.inserted(number);
+        }
+        if arrival > 20_000 {
+            let truth = age.is_some_and(|age| age < window);
+            let penalty = |duplicate| match (duplicate, truth) {
+                (true, false) => false_duplicate,
+                (false, true) => missed,
+                _ => 0.0,
+            };
+            decided += penalty(answer.duplicate);
+            standard += penalty(plain);
+        }
+    }
+    (decided, standard)
+}
+
+#[test]
+fn decisions_cost_less_than_the_standard_answer_with_every_prior_and_in_both_modes() {
+    let constant = PriorSpec::Constant(Share::new(1.0 / 3000.0).unwrap());
+    for (seen, prior) in
+        [(Seen::Last, constant), (Seen::Last, learned(2000)), (Seen::First, constant), (Seen::First, learned(2000))]
+    {
+        let mut filter = InferentialFilter::new(spec(2000, 200, 40), seen, prior).unwrap();
+        let (decided, standard) = penalties_of(&mut filter, seen, 2000);
+        assert!(decided < 0.95 * standard, "{seen:?} {prior:?}: {decided} against {standard}");
+        assert!(filter.learned().is_none_or(|(_, calibration)| calibration.is_trusted()));
+    }
+}
+
+#[test]
+fn without_penalties_the_answer_is_the_standard_one() {
+    let mut filter = InferentialFilter::new(spec(100, 10, 4), Seen::Last, learned(100)).unwrap();
+    let question = Question::new(item(1), 0, 100);
+    assert_eq!(
+        filter.observe(&question).map(|answer| (answer.duplicate, answer.basis)),
+        Some((false, Basis::Standard))
+    );
+    assert_eq!(filter.observe(&question).map(|answer| (answer.duplicate, answer.basis)), Some((true, Basis::Standard)));
+    let asked = filter.ask(&question.with_penalties(Penalties::new(1.0, 1.0).unwrap()));
+    assert_eq!((asked.duplicate, asked.basis, asked.belief), (true, Basis::Learning, None));
+}
+
+#[test]
+fn an_expired_item_is_unique_unless_a_false_duplicate_costs_nothing() {
+    let constant = PriorSpec::Constant(Share::new(0.01).unwrap());
+    let filter = InferentialFilter::new(spec(100, 10, 4), Seen::Last, constant).unwrap();
+    let ask = |false_duplicate, missed| {
+        let penalties = Penalties::new(false_duplicate, missed).unwrap();
+        filter.ask(&Question::new(item(1), 0, 100).with_penalties(penalties)).duplicate
+    };
+    assert!(!ask(1.0, 1000.0));
+    assert!(ask(0.0, 1.0) && ask(0.0, 0.0));
+}
+
+#[test]
+fn first_seen_measures_the_window_from_the_accepted_arrival() {
+    let observe = |seen| {
+        let constant = PriorSpec::Constant(Share::new(0.01).unwrap());
+        let time = Drive::Time { window_ms: 1000, lateness_ms: 0, tick_ms: 100 };
+        let spec = TimingSpec::new(time, Layout::Lines(64), 4, 4).unwrap();
+        let mut filter = InferentialFilter::new(spec, seen, constant).unwrap();
+        let mut unique = |time_ms| !filter.observe(&Question::new(item(7), time_ms, 1000)).unwrap().duplicate;
+        [0, 400, 800, 1200, 1600].map(&mut unique)
+    };
+    assert_eq!(observe(Seen::Last), [true, false, false, false, false]);
+    assert_eq!(observe(Seen::First), [true, false, false, true, false]);
+}
+
+#[test]
+fn chances_that_do_not_come_true_lose_trust_and_regain_it() {
+    let mut calibration = Calibration::default();
+    (0..255).for_each(|_| calibration.record(0.9, Outcome::Outside));
+    assert!(calibration.is_trusted(), "too few to judge");
+    calibration.record(0.9, Outcome::Outside);
+    assert!(!calibration.is_trusted());
+    assert_eq!(Calibration::decode(&calibration.encode()), Ok(calibration.clone()));
+    calibration.fade(1);
+    assert!(calibration.is_trusted(), "half of the record is too little to judge");
+    (0..4000).for_each(|n| calibration.record(0.9, if n % 10 == 0 { Outcome::Outside } else { Outcome::Inside }));
+    assert!(calibration.is_trusted(), "{:?}", calibration.bins());
+}
+
+#[test]
+fn when_the_stream_turns_against_the_prior_the_standard_answer_is_given_and_said_so() {
+    // Every item came twice, 551 arrivals apart; then none comes again. In a crowded filter most look as if they did, and
+    // what was learned calls that even odds until it has faded.
+    let prior = PriorSpec::Learned(ReuseSpec::new(1000, 1 << 14).unwrap());
+    let mut filter = InferentialFilter::new(spec(1000, 100, 8), Seen::Last, prior).unwrap();
+    let penalties = Penalties::new(3.0, 2.0).unwrap();
+    let mut bases = Vec::new();
+    for arrival in 0..80_000u64 {
+        let repeats = (551..20_000).contains(&arrival) && arrival % 2 == 1;
+        let number = if repeats { arrival - 551 } else { arrival };
+        let question = Question::new(item(number), 0, 1000).with_penalties(penalties);
+        bases.push(filter.observe(&question).unwrap().basis);
+    }
+    assert_eq!(bases[0], Basis::Learning);
+    assert_eq!(bases[19_999], Basis::Posterior);
+    assert!(bases[20_000..].contains(&Basis::Miscalibrated), "the guard never spoke");
+    assert_eq!(bases[79_999], Basis::Posterior, "trust returns when the new ways are learned");
+}
+
+#[test]
+fn a_decoded_inferential_filter_continues_like_the_one_that_was_encoded() {
+    for (seen, prior) in [(Seen::Last, learned(500)), (Seen::First, learned(500))] {
+        let mut filter = InferentialFilter::new(spec(500, 50, 12), seen, prior).unwrap();
+        let mut twin = filter.clone();
+        let mut arrivals = Arrivals::new(900);
+        let mut frequency = Random::new(8);
+        for arrival in 0..12_000 {
+            if arrival % 997 == 0 {
+                let bytes = twin.encode();
+                twin = InferentialFilter::decode(spec(500, 50, 12), seen, prior, &bytes).unwrap();
+                assert_eq!(twin.encode(), bytes);
+            }
+            let (number, _) = arrivals.next();
+            let question = Question {
+                frequency: Some(frequency.below(20) as f64),
+                ..Question::new(item(number), 0, 500).with_penalties(Penalties::new(3.0, 2.0).unwrap())
+            };
+            assert_eq!(filter.observe(&question), twin.observe(&question), "arrival {arrival}");
+        }
+        assert_eq!(filter.encode(), twin.encode());
+    }
+}
+
+#[test]
+fn the_sample_stays_within_its_bound_and_forgets() {
+    let mut prior = ReusePrior::new(ReuseSpec::new(1000, 64).unwrap());
+    for at in 0..100_000i64 {
+        prior.advance(at);
+        prior.inserted(item(at as u64), at);
+        assert!(prior.followed() <= 64, "at {at}");
+    }
+    assert!(prior.followed() > 8, "the sample still follows some");
+    prior.advance(200_000);
+    assert_eq!(prior.followed(), 0, "all are beyond the horizon");
+}
+
+#[test]
+fn early_sightings_of_a_wider_sample_weigh_no_more_than_late_ones() {
+    let mut prior = ReusePrior::new(ReuseSpec::new(4000, 256).unwrap());
+    let (mut arrivals, mut never) = (Arrivals::new(4000), 0.0);
+    for at in 0..24_000i64 {
+        let (number, age) = arrivals.next();
+        arrivals.inserted(number);
+        never += f64::from(u8::from(age.is_none()));
+        prior.advance(at);
+        prior.sighted(prior.past(item(number), at - 1), None);
+        prior.inserted(item(number), at);
+    }
+    let (truth, learned) = (never / 24_000.0, 1.0 - prior.curve(None).below(1e9));
+    assert!((learned - truth).abs() < 0.05, "never: learned {learned}, true {truth}");
+}
+
+#[test]
+fn a_sample_that_was_widened_does_not_take_the_unknown_for_new() {
+    let spec = ReuseSpec::new(100, 16).unwrap();
+    let mut prior = ReusePrior::new(spec);
+    for at in 0..5000i64 {
+        prior.advance(at);
+        prior.inserted(item(at as u64), at);
+    }
+    // Nothing more arrives: at the next halvings the sample is widened again.
+    let sampled = |prior: &ReusePrior| (0..5000).filter(|&number| prior.samples(item(number))).collect::<Vec<u64>>();
+    let before = sampled(&prior);
+    let widened_at = (5000..9000).find(|&at| {
+        prior.advance(at);
+        sampled(&prior).len() > before.len()
+    });
+    let widened_at = widened_at.expect("the sample is widened within some horizons");
+    let taken_in = item(*sampled(&prior).iter().find(|number| !before.contains(number)).unwrap());
+    let restored = ReusePrior::decode(spec, &prior.encode()).unwrap();
+    for prior in [&prior, &restored] {
+        assert_eq!(prior.past(taken_in, widened_at), Past::Unknown);
+        assert_eq!(prior.past(taken_in, widened_at + 800), Past::Never);
+    }
+}
+
+#[test]
+fn learned_curves_are_the_ages_that_were_seen() {
+    let prior = learned_prior();
+    let curve = prior.curve(None);
+    // Ages are even over 0..700, of three sightings in four; the sample has 2000.
+    for (age, expected) in [(0.0, 0.0), (70.0, 0.075), (350.0, 0.375), (699.0, 0.75)] {
+        assert!((curve.below(age) - expected).abs() < 0.05, "F({age}) = {}", curve.below(age));
+    }
+    assert!((curve.between(0.0, f64::INFINITY) - 1.0).abs() < 1e-12);
+    assert_eq!(ReusePrior::decode(ReuseSpec::new(100, 64).unwrap(), &prior.encode()).unwrap().encode(), prior.encode());
+}
+
+#[test]
+fn explanations_agree_with_the_answer_and_add_up() {
+    let constant = PriorSpec::Constant(Share::new(1e-3).unwrap());
+    for prior in [constant, learned(1000)] {
+        let mut filter = InferentialFilter::new(spec(1000, 100, 24), Seen::Last, prior).unwrap();
+        let penalties = Penalties::new(3.0, 2.0).unwrap();
+        let mut arrivals = Arrivals::new(1500);
+        for _ in 0..20_000 {
+            let (number, _) = arrivals.next();
+            filter.observe(&Question::new(item(number), 0, 1000).with_penalties(penalties)).unwrap();
+        }
+        for number in 0..300 {
+            let question = Question::new(item(number), 0, 1000).with_penalties(penalties);
+            let explanation = filter.explain(&question);
+            assert_eq!(explanation.answer, filter.ask(&question));
+            assert!(explanation.blocks.iter().all(|chance| (0.0..=1.0).contains(chance)), "{explanation:?}");
+            let sum: f64 = explanation.blocks.iter().sum();
+            assert!(sum <= 1.0 + 1e-9 && explanation.never <= 1.0 - sum + 1e-6, "{explanation:?}");
+            if let (Some(age), Some(likely)) = (explanation.answer.reading.age, explanation.likely_block) {
+                assert!(likely >= age, "a younger block than the timers allow: {explanation:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The promises T1 to T5 of the timing filter, against an exact memory of everything.
+
+use std::collections::BTreeMap;
+
+use ebb_sketch::filter::timing::{AgeUnit, Drive, Layout, Likelihood, Reading, TimingError, TimingFilter, TimingSpec};
+use ebb_sketch::hash::Fingerprint;
+use ebb_sketch::random::{Random, mix};
+use proptest::prelude::*;
+
+fn cases(usual: u32) -> ProptestConfig {
+    let cases = std::env::var("EBB_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn item(number: u64) -> Fingerprint {
+    Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
+}
+
+/// Nibbles in lines are the usual shape, and have a path of their own.
+fn usual(timed: bool) -> impl Strategy<Value = TimingSpec> {
+    (shape(timed), 1u8..=8, 1u64..=3).prop_map(|(spec, k, lines)| {
+        let drive = match spec.drive() {
+            Drive::Time { window_ms, lateness_ms, tick_ms } => Drive::Time {
+                window_ms: window_ms.min(8 * tick_ms),
+                lateness_ms: lateness_ms.min(4 * tick_ms),
+                tick_ms,
+            },
+            Drive::Count { window, block } => Drive::Count { window: window.min(12 * block), block },
+        };
+        TimingSpec::new(drive, Layout::Lines(lines), 4, k).unwrap()
+    })
+}
+
+/// Any shape: timer bits, cells per item, layout, blocks, spare ticks, lateness.
+fn shape(timed: bool) -> impl Strategy<Value = TimingSpec> {
+    let sizes = (3u8..=8, 1u8..=9, 1u64..=20, any::<bool>(), 1u64..=4, 8u64..=300);
+    (sizes, 1u64..=12, 0u64..100, 0u64..3, any::<u8>()).prop_map(move |(sizes, block, extra, late, spare)| {
+        let (bits, k, blocks, lined, lines, cells) = sizes;
+        let blocks = blocks.min((1 << bits) - 3);
+        let memory = (blocks * block).saturating_sub(extra % block).max(block);
+        let lateness = (memory - block).min(late * block + extra % 3);
+        let drive = if timed {
+            Drive::Time { window_ms: memory - lateness, lateness_ms: lateness, tick_ms: block }
+        } else {
+            Drive::Count { window: memory, block }
+        };
+        let layout = if lined { Layout::Lines(lines) } else { Layout::Spread(cells) };
+        let spec = TimingSpec::new(drive, layout, bits, k).unwrap();
+        spec.with_spare(spare % (spec.spare() + 1)).unwrap()
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    item: u64,
+    forward: i64,
+    behind: i64,
+    window: u64,
+}
+
+/// Mostly small steps, some late, rarely a gap that forgets.
+fn steps(seed: u64, spec: &TimingSpec, count: usize) -> Vec<Step> {
+    let mut random = Random::new(seed);
+    let (block, window) = (spec.drive().block(), spec.drive().window());
+    let span = block * u64::from(spec.oldest_live_age());
+    let items = 1 + random.below(80);
+    let mut step = || Step {
+        item: random.below(items),
+        forward: match random.below(100) {
+            0 => random.below(4 * span),
+            1..=5 => random.below(span),
+            _ => random.below(block / 2 + 2),
+        } as i64,
+        behind: if random.below(3) == 0 { random.below(span + 2 * block) as i64 } else { 0 },
+        window: 1 + random.below(window),
+    };
+    (0..count).map(|_| step()).collect()
+}
+
+/// What the item's cells say, one by one.
+fn brute_reading(filter: &TimingFilter, item: Fingerprint) -> Reading {
+    let live = |age: &u8| *age <= filter.spec().oldest_live_age();
+    let ages: Vec<Option<u8>> =
+        filter.cells_of(item).iter().map(|&cell| filter.stored_age(cell).filter(live)).collect();
+    let age = if ages.contains(&None) { None } else { ages.iter().copied().max().flatten() };
+    let oldest = ages.iter().filter(|other| **other == age).count() as u8;
+    Reading { age, cells: ages.len() as u8, oldest }
+}
+
+/// Share of exactly this age among the cells of at least this age, the expired included.
+fn brute_share(filter: &TimingFilter, cells: std::ops::Range<u64>, age: u8, own: f64, lean: (f64, f64)) -> f64 {
+    let at_least = |cell: &u64| filter.stored_age(*cell).is_none_or(|other| other >= age);
+    let exactly = cells.clone().filter(|&cell| filter.stored_age(cell) == Some(age)).count() as f64;
+    let at_least = cells.filter(at_least).count() as f64;
+    (exactly - own + lean.0 * lean.1) / (at_least - own + lean.0)
+}
+
+/// The likelihood is what a count over all cells (or those of the line) says.
+fn check_likelihood(filter: &TimingFilter, item: Fingerprint, reading: &Reading) {
+    let Some(age) = reading.age else { return };
+    let power = i32::from(reading.oldest);
+    let whole = brute_share(filter, 0..filter.spec().cells(), age, 0.0, (0.0, 0.0));
+    let got = filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Whole).by_others;
+    assert!((got - whole.powi(power)).abs() < 1e-12, "{got} is not {}", whole.powi(power));
+    if let (Layout::Lines(_), 4) = (filter.spec().layout(), filter.spec().timer_bits()) {
+        let line = filter.cells_of(item)[0] / 128 * 128;
+        let share = brute_share(filter, line..line + 128, age, f64::from(reading.oldest), (32.0, whole));
+        let got = filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Line).by_others;
+        assert!((got - share.powi(power)).abs() < 1e-12, "in the line {got} is not {}", share.powi(power));
+    }
+}
+
+/// What every cell was last stamped with, by brute force.
+#[derive(Default)]
+struct Shadow(BTreeMap<u64, i64>);
+
+impl Shadow {
+    fn stamp(&mut self, filter: &TimingFilter, item: Fingerprint, block: i64) {
+        for cell in filter.cells_of(item) {
+            let stamped = self.0.entry(cell).or_insert(block);
+            *stamped = block.max(*stamped);
+        }
+    }
+
+    /// T2 and T4.
+    fn check(&self, filter: &TimingFilter, block: i64) {
+        let spec = filter.spec();
+        for age in 0..=spec.oldest_live_age() {
+            let reading = Reading { age: Some(age), cells: 1, oldest: 1 };
+            let before: u64 = (0..age).map(|younger| filter.arrivals_of_age(younger)).sum();
+            let expected = (before as f64, filter.arrivals_of_age(age) as f64);
+            assert_eq!(filter.segment(&reading, AgeUnit::Arrivals), expected, "arrivals of age {age}");
+        }
+        let mut by_age = vec![0u64; 256];
+        let mut expired = 0;
+        for cell in 0..spec.cells() {
+            let truth = self.0.get(&cell).map(|stamped| block - stamped);
+            match filter.stored_age(cell) {
+                Some(age) => {
+                    assert_eq!(Some(i64::from(age)), truth, "cell {cell}");
+                    by_age[usize::from(age)] += 1;
+                }
+                None => {
+                    let into = filter.now().unwrap_or(0).rem_euclid(spec.drive().block() as i64);
+                    let dead = |age: i64| match spec.drive() {
+                        Drive::Time { .. } => age > i64::from(spec.oldest_live_age()),
+                        Drive::Count { window, block } => (age - 1) * block as i64 + into >= window as i64,
+                    };
+                    assert!(truth.is_none_or(dead), "cell {cell} of age {truth:?} was lost");
+                    expired += 1;
+                }
+            }
+        }
+        let counted: Vec<u64> = (0..=255).map(|age| filter.cells_of_age(age)).collect();
+        assert_eq!(counted, by_age, "histogram");
+        assert_eq!(filter.cells_expired(), expired, "expired cells");
+        assert_eq!(counted.iter().sum::<u64>() + expired, spec.cells());
+    }
+}
+
+fn count_driven_run(spec: TimingSpec, seed: u64) {
+    let mut filter = TimingFilter::new(spec).unwrap();
+    let (mut last, mut shadow) = (BTreeMap::new(), Shadow::default());
+    let block = spec.drive().block() as i64;
+    for (arrival, step) in steps(seed, &spec, 600).into_iter().enumerate() {
+        let arrival = arrival as i64;
+        let reading = filter.look(item(step.item));
+        assert_eq!(reading, brute_reading(&filter, item(step.item)));
+        for window in [step.window, spec.drive().window()] {
+            let seen = last.get(&step.item).is_some_and(|at| arrival - 1 - at < window as i64);
+            assert!(!seen || filter.standard(&reading, 0, window), "T1: window {window} at {arrival}");
+        }
+        // Some arrivals are looked at and not inserted: the clock must tick all the same.
+        if step.behind == 0 {
+            assert!(filter.insert(item(step.item), 0));
+            shadow.stamp(&filter, item(step.item), arrival / block);
+            last.insert(step.item, arrival);
+        }
+        filter.arrive(0);
+        if arrival % 17 == 0 {
+            check_likelihood(&filter, item(step.item), &filter.look(item(step.item)));
+            shadow.check(&filter, (arrival + 1) / block);
+        }
+    }
+}
+
+/// Runs the steps and returns the accepted inserts and the final time.
+fn time_driven_run(spec: TimingSpec, seed: u64) -> (TimingFilter, Vec<(u64, i64)>) {
+    let Drive::Time { window_ms, lateness_ms, tick_ms } = spec.drive() else { unreachable!("a timed shape") };
+    let mut filter = TimingFilter::new(spec).unwrap();
+    let (mut seen, mut accepted, mut shadow) = (BTreeMap::<u64, Vec<i64>>::new(), Vec::new(), Shadow::default());
+    let mut now = -50i64;
+    for (index, step) in steps(seed, &spec, 500).into_iter().enumerate() {
+        now += step.forward;
+        filter.advance(now);
+        let at = now - step.behind;
+        if step.behind <= lateness_ms as i64 {
+            let reading = filter.look(item(step.item));
+            for window in [step.window, window_ms] {
+                let times = seen.get(&step.item).map_or(&[][..], Vec::as_slice);
+                let truth = times.iter().any(|&time| at - (window as i64) < time && time <= at);
+                assert!(!truth || filter.standard(&reading, at, window), "T1: window {window} as of {at}, now {now}");
+            }
+        }
+        if filter.insert(item(step.item), at) {
+            shadow.stamp(&filter, item(step.item), at.div_euclid(tick_ms as i64));
+            seen.entry(step.item).or_default().push(at);
+            accepted.push((step.item, at));
+        } else {
+            let age = now.div_euclid(tick_ms as i64) - at.div_euclid(tick_ms as i64);
+            assert!(age > i64::from(spec.oldest_live_age()), "only what is too late is dropped");
+        }
+        filter.arrive(at);
+        assert_eq!(filter.look(item(step.item)), brute_reading(&filter, item(step.item)));
+        if index % 17 == 0 {
+            check_likelihood(&filter, item(step.item), &filter.look(item(step.item)));
+            shadow.check(&filter, now.div_euclid(tick_ms as i64));
+        }
+    }
+    (filter, accepted)
+}
+
+fn live_ages(filter: &TimingFilter) -> Vec<Option<u8>> {
+    let live = |age: &u8| *age <= filter.spec().oldest_live_age();
+    (0..filter.spec().cells()).map(|cell| filter.stored_age(cell).filter(live)).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn count_driven_filters_never_deny_what_is_in_the_window(
+        spec in prop_oneof![shape(false), usual(false)],
+        seed: u64,
+    ) {
+        count_driven_run(spec, seed);
+    }
+
+    #[test]
+    fn time_driven_filters_never_deny_what_is_in_the_window_late_events_included(
+        spec in prop_oneof![shape(true), usual(true)],
+        seed: u64,
+    ) {
+        time_driven_run(spec, seed);
+    }
+
+    #[test]
+    fn order_and_repetition_of_timed_events_do_not_matter(spec in shape(true), seed: u64) {
+        let (filter, accepted) = time_driven_run(spec, seed);
+        let mut sorted = accepted;
+        sorted.sort_by_key(|&(item, time)| (time, item));
+        let mut other = TimingFilter::new(spec).unwrap();
+        for &(number, time) in &sorted {
+            other.insert(item(number), time);
+            other.insert(item(number), time);
+        }
+        other.advance(filter.now().unwrap());
+        prop_assert_eq!(live_ages(&filter), live_ages(&other));
+    }
+
+    #[test]
+    fn a_decoded_filter_continues_like_the_one_that_was_encoded(
+        spec in prop_oneof![shape(true), shape(false)],
+        seed: u64,
+        cut in 0usize..300,
+    ) {
+        let steps = steps(seed, &spec, 300);
+        let mut now = 1_700_000_000_000;
+        let mut filter = TimingFilter::new(spec).unwrap();
+        let mut twin = filter.clone();
+        for (index, step) in steps.iter().enumerate() {
+            if index == cut {
+                let bytes = twin.encode();
+                twin = TimingFilter::decode(spec, &bytes).unwrap();
+                prop_assert_eq!(twin.encode(), bytes);
+            }
+            now += step.forward;
+            for one in [&mut filter, &mut twin] {
+                one.advance(now);
+                one.insert(item(step.item), now - step.behind);
+                one.arrive(now - step.behind);
+            }
+            prop_assert_eq!(filter.look(item(step.item)), twin.look(item(step.item)));
+        }
+        prop_assert_eq!(filter.encode(), twin.encode());
+        prop_assert_eq!(filter.arrived(), steps.len() as u64);
+        prop_assert_eq!(twin.arrived(), steps.len() as u64);
+    }
+
+    #[test]
+    fn idle_moves_of_the_clock_do_not_show(spec in shape(true), seed: u64) {
+        let (mut filter, mut twin) = (TimingFilter::new(spec).unwrap(), TimingFilter::new(spec).unwrap());
+        let mut now = 0;
+        for step in steps(seed, &spec, 300) {
+            let from = now;
+            now += step.forward;
+            filter.advance(now);
+            let mut at = from;
+            while at < now {
+                at = now.min(at + 1 + step.behind / 2);
+                twin.advance(at);
+            }
+            for one in [&mut filter, &mut twin] {
+                one.advance(now);
+                one.insert(item(step.item), now);
+                one.arrive(now);
+            }
+        }
+        prop_assert_eq!(filter.encode(), twin.encode());
+    }
+
+    #[test]
+    fn hostile_times_never_panic(spec in shape(true), times in prop::collection::vec(any::<i64>(), 1..40), edge: bool) {
+        let mut filter = TimingFilter::new(spec).unwrap();
+        for time in times {
+            let time = if edge { if time & 1 == 0 { i64::MIN } else { i64::MAX } } else { time };
+            filter.advance(time.saturating_sub(3));
+            let reading = filter.look(item(1));
+            filter.standard(&reading, time, u64::MAX);
+            filter.insert(item(1), time);
+            filter.arrive(time);
+            filter.advance(i64::MIN);
+        }
+        let counted: u64 = (0..=255).map(|age| filter.cells_of_age(age)).sum();
+        prop_assert_eq!(counted + filter.cells_expired(), spec.cells());
+    }
+}
+
+#[test]
+fn impossible_shapes_are_refused_with_the_nearest_possible_one() {
+    let drive = |window, block| Drive::Count { window, block };
+    let new = |drive, layout, bits, k| TimingSpec::new(drive, layout, bits, k).unwrap_err();
+    let lines = Layout::Lines(1);
+    assert_eq!(new(drive(10, 1), lines, 4, 0), TimingError::CellsPerItem { given: 0, nearest: 1 });
+    assert_eq!(new(drive(10, 1), lines, 4, 17), TimingError::CellsPerItem { given: 17, nearest: 16 });
+    assert_eq!(new(drive(10, 1), lines, 2, 4), TimingError::TimerBits { given: 2, nearest: 3 });
+    assert_eq!(new(drive(10, 1), lines, 9, 4), TimingError::TimerBits { given: 9, nearest: 8 });
+    assert_eq!(new(drive(5, 6), lines, 4, 4), TimingError::WindowBelowBlock { window: 5, block: 6, nearest: 5 });
+    assert_eq!(new(drive(0, 6), lines, 4, 4), TimingError::Zero("the window"));
+    assert_eq!(new(drive(6, 0), lines, 4, 4), TimingError::Zero("the block"));
+    let refused = TimingError::TooManyBlocks { blocks: 14, bits: 4, most: 13, nearest: 11 };
+    assert_eq!(new(drive(140, 10), lines, 4, 4), refused);
+    assert!(TimingSpec::new(drive(140, 11), lines, 4, 4).is_ok(), "the nearest is possible");
+    assert_eq!(new(drive(10, 1), Layout::Lines(0), 4, 4), TimingError::MemoryTooSmall { given: 0, nearest: 64 });
+    assert_eq!(new(drive(10, 1), Layout::Spread(0), 4, 4), TimingError::MemoryTooSmall { given: 0, nearest: 8 });
+    assert!(matches!(new(drive(10, 1), Layout::Lines(u64::MAX), 4, 4), TimingError::MemoryTooLarge { .. }));
+    assert!(matches!(new(drive(u64::MAX, u64::MAX / 2), lines, 4, 4), TimingError::WindowTooLong { .. }));
+    assert!(TimingSpec::time(1000, 0, 63).is_err() && TimingSpec::time(1000, 0, 64).is_ok());
+    let full = TimingSpec::new(drive(130, 10), lines, 4, 4).unwrap();
+    assert_eq!(full.with_spare(1), Err(TimingError::TooMuchSpare { spare: 1, bits: 4, blocks: 13, nearest: 0 }));
+}
+
+#[test]
+fn bytes_of_a_filter_never_change_between_releases() {
+    let spec = TimingSpec::time(60_000, 5_000, 64).unwrap();
+    let mut filter = TimingFilter::new(spec).unwrap();
+    for number in 0..4 {
+        filter.insert(item(number), 1_700_000_000_000 + 7_000 * number as i64);
+        filter.arrive(1_700_000_000_000 + 7_000 * number as i64);
+    }
+    let hex: String = filter.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, GOLDEN);
+}
+
+const GOLDEN: &str = "74696d66010000e0d4038827a92a00010404010108bae5cf8b01000004000000000000000000000000000001010001\
+    0100000000000008000000000000700000000000ba000a0000b000000700080000000000000000000000b070000800000000a0000000b0000000\
+    0080000000000007000a001b2e1f08094932b4";
+
+#[test]
+fn damaged_or_foreign_bytes_are_refused() {
+    let spec = TimingSpec::count(1000, 128).unwrap();
+    let mut filter = TimingFilter::new(spec).unwrap();
+    (0..50).for_each(|number| {
+        filter.insert(item(number), 0);
+        filter.arrive(0);
+    });
+    let bytes = filter.encode();
+    assert!(TimingFilter::decode(spec, &bytes).is_ok());
+    for other in [TimingSpec::count(1001, 128), TimingSpec::count(1000, 192), TimingSpec::time(1000, 0, 128)] {
+        assert!(TimingFilter::decode(other.unwrap(), &bytes).is_err());
+    }
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(TimingFilter::decode(spec, &damaged).is_err(), "byte {at}");
+        assert!(TimingFilter::decode(spec, &bytes[..at]).is_err(), "cut at {at}");
+    }
+}

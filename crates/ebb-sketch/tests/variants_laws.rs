@@ -1,0 +1,122 @@
+//! The fading filters, run, against the laws that predict them; and what rests on those laws.
+//!
+//! `EBB_CASES` multiplies the length of the runs.
+
+use ebb_sketch::filter::importance::Rule;
+use ebb_sketch::filter::limiting::{Law, Start, ValueShares};
+use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::stable::{FadingFilter, FadingSpec};
+use ebb_sketch::filter::tuning::tune_decrements;
+use ebb_sketch::hash::Fingerprint;
+use ebb_sketch::random::{Random, draws, mix};
+
+const TOP: u8 = 7;
+const RULES: [Rule; 5] =
+    [Rule::Stable, Rule::TwoClass { low: 3 }, Rule::MultiClass, Rule::Harmonic, Rule::HarmonicLiteral];
+
+fn times() -> u64 {
+    std::env::var("EBB_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1)
+}
+
+fn item(x: u64) -> Fingerprint {
+    Fingerprint(u128::from(mix(x)) << 64 | u128::from(mix(!x)))
+}
+
+fn filled(spec: FadingSpec, arrivals: u64) -> FadingFilter {
+    let mut filter = FadingFilter::new(spec);
+    for x in 0..arrivals {
+        filter.process(item(x), 1 + (mix(x) % u64::from(TOP)) as u8, &mut draws(5, 1, x));
+    }
+    filter
+}
+
+#[test]
+fn the_share_of_zero_cells_settles_where_the_law_says() {
+    // 4096 cells both ways.
+    for size in [Size::Cells(4_096), Size::Lines(32)] {
+        for rule in RULES {
+            let spec = FadingSpec::new(size, 5, 10, TOP, rule).unwrap();
+            let predicted = Law::of(&spec, &ValueShares::even(TOP)).unwrap().zero_share();
+            let observed = filled(spec, 20_000 * times()).zero_share();
+            assert!((observed - predicted).abs() < 0.02, "{size:?} {rule:?}: {observed} against {predicted}");
+        }
+    }
+}
+
+#[test]
+fn tuned_filters_keep_to_their_rate_of_false_duplicates() {
+    let (target, values) = (0.1, ValueShares::even(TOP));
+    // In lines, whose loads differ, the rate comes out higher than cells anywhere would have it.
+    for (size, above) in [(Size::Cells(16_384), 1.15), (Size::Lines(128), 1.4)] {
+        for rule in RULES {
+            let spec = FadingSpec::new(size, 5, 1, TOP, rule).unwrap();
+            let tuned = tune_decrements(&spec, &values, target).unwrap();
+            let predicted = Law::of(&tuned, &values).unwrap().false_duplicate();
+            let filter = filled(tuned, 40_000 * times());
+            let asked = 20_000;
+            let observed = (0..asked).filter(|x| filter.probe(item(u64::MAX - x))).count() as f64 / asked as f64;
+            let ratio = observed / predicted;
+            assert!(predicted <= target && (0.85..above).contains(&ratio), "{size:?} {rule:?}: {observed} {predicted}");
+            assert!((filter.false_duplicate() / predicted - 1.0).abs() < 0.15, "{size:?} {rule:?}: the live estimate");
+        }
+    }
+}
+
+#[test]
+fn items_are_forgotten_by_gap_and_value_as_predicted() {
+    let (gap, values) = (201, ValueShares::even(TOP));
+    for rule in [Rule::MultiClass, Rule::Harmonic] {
+        let spec = FadingSpec::new(Size::Cells(512), 4, 8, TOP, rule).unwrap();
+        let law = Law::of(&spec, &values).unwrap();
+        let mut filter = FadingFilter::new(spec);
+        let (mut random, mut waiting) = (Random::new(9), std::collections::VecDeque::new());
+        let (mut asked, mut missed) = ([0u32; 8], [0u32; 8]);
+        for arrival in 0..60_000 * times() {
+            if waiting.front().is_some_and(|(due, _, _)| *due == arrival)
+                && let Some((_, item, value)) = waiting.pop_front()
+            {
+                asked[usize::from(value)] += 1;
+                missed[usize::from(value)] += u32::from(!filter.probe(item));
+            }
+            let (item, value) = (item(arrival), 1 + random.below(u64::from(TOP)) as u8);
+            filter.process(item, value, &mut random);
+            if arrival > 3_000 {
+                waiting.push_back((arrival + gap, item, value));
+            }
+        }
+        for value in [1u8, 4, 7] {
+            let share = |counts: [u32; 8]| f64::from(counts[usize::from(value)]);
+            let observed = share(missed) / share(asked);
+            // The probe comes before the arrival it shares its number with: gap − 1 others lie in between.
+            let predicted = law.missed(value, gap, Start::Stationary);
+            assert!((observed - predicted).abs() < 0.04, "{rule:?} {value}: {observed} against {predicted}");
+        }
+    }
+}
+
+#[test]
+fn the_top_class_is_missed_least() {
+    let spec = FadingSpec::new(Size::Cells(16_384), 5, 10, TOP, Rule::MultiClass).unwrap();
+    let law = Law::of(&spec, &ValueShares::even(TOP)).unwrap();
+    let classes = law.missed_by_class(1_500);
+    assert_eq!(classes.len(), usize::from(TOP));
+    assert!(classes.windows(2).all(|pair| pair[1].2 < pair[0].2), "{classes:?}");
+    let mean: f64 = classes.iter().map(|(_, share, missed)| share * missed).sum();
+    assert!((law.missed_overall(1_500) - mean).abs() < 1e-15);
+}
+
+#[test]
+fn the_same_log_leaves_the_same_bytes_and_another_seed_does_not() {
+    for rule in RULES {
+        let spec = FadingSpec::new(Size::Lines(4), 5, 10, TOP, rule).unwrap();
+        let run = |seed: u64| {
+            let mut filter = FadingFilter::new(spec);
+            for x in 0..500 {
+                filter.process(item(x % 90), 1 + (x % 7) as u8, &mut draws(seed, 0, x));
+            }
+            filter.encode()
+        };
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+}
