@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{self, Event, Part, Position, Settings, Taken};
+use ebb::kafka::{self, Event, Position, Settings, Taken, TopicPartition};
 use ebb_core::NextOffset;
 use rdkafka::bindings as sys;
 use rdkafka::config::ClientConfig;
@@ -178,7 +178,7 @@ fn consume_batches(brokers: &str, group: &str, topic: &str) {
         Settings { brokers: brokers.into(), group: group.into(), instance: None, properties: Default::default() };
     let mut consumer = kafka::Consumer::subscribe(&settings, &[topic]).expect("subscribed");
     let group = consumer.group();
-    let (mut assigned, mut committed): (Vec<(Part, NextOffset)>, Instant) = (Vec::new(), Instant::now());
+    let (mut assigned, mut committed): (Vec<(TopicPartition, NextOffset)>, Instant) = (Vec::new(), Instant::now());
     let mut wait = TURN;
     loop {
         if let Event::Assign(parts) = consumer.poll(wait) {
@@ -199,8 +199,11 @@ fn consume_batches(brokers: &str, group: &str, topic: &str) {
             }
         }
         if committed.elapsed() > COMMIT_EVERY && !assigned.is_empty() {
-            let position =
-                |(part, next): &(Part, NextOffset)| Position { part: part.clone(), next: *next, note: String::new() };
+            let position = |(part, next): &(TopicPartition, NextOffset)| Position {
+                part: part.clone(),
+                next: *next,
+                note: String::new(),
+            };
             group.commit(&assigned.iter().map(position).collect::<Vec<_>>()).expect("committed");
             committed = Instant::now();
         }

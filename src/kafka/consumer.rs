@@ -16,8 +16,8 @@ use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::context::{Context, lock, part_of};
-use super::event::{Event, Part, Taken};
+use super::context::{Context, lock, topic_partition};
+use super::event::{Event, Taken, TopicPartition};
 use super::fault::{self, Fault, Remedy};
 use super::group::Group;
 use super::raw::{self, Membership, PartitionQueue};
@@ -34,9 +34,9 @@ const NOTED_WITHIN: Duration = Duration::from_millis(20);
 /// See the module.
 pub struct Consumer {
     // Before the consumer: a queue must not outlive it.
-    queues: BTreeMap<Part, PartitionQueue>,
+    queues: BTreeMap<TopicPartition, PartitionQueue>,
     /// Partitions that told of an error since the last record: librdkafka counts it as one.
-    doubtful: BTreeSet<Part>,
+    doubtful: BTreeSet<TopicPartition>,
     inner: Arc<BaseConsumer<Context>>,
     /// With the group's coordinator.
     patience: Duration,
@@ -98,7 +98,7 @@ impl Consumer {
 
     /// Puts what comes behind what waits; changes of the assignment put themselves there.
     fn serve(&self, wait: Duration) {
-        let part = |message: &BorrowedMessage<'_>| Part {
+        let part = |message: &BorrowedMessage<'_>| TopicPartition {
             topic: message.topic().into(),
             partition: message.partition().max(0) as u32,
         };
@@ -129,7 +129,7 @@ impl Consumer {
             Event::Assign(_) | Event::Revoke(_) if self.is_another() => {
                 self.member = None;
                 lock(&self.inner.context().changes).push_front(change.distrusted());
-                return Some(Event::Anew);
+                return Some(Event::MemberIdChanged);
             }
             Event::Assign(_) | Event::Revoke(_) if is_last => self.note_membership(),
             // What is lost may be another's in the membership that librdkafka has now.
@@ -189,7 +189,7 @@ impl Consumer {
 
     /// Takes the partitions on, each from its position: the answer to [`Event::Assign`]. One without a position is held, so
     /// that the group gives it to nobody else, and read from where [`Consumer::seek`] says.
-    pub fn assign(&mut self, starts: &[(Part, Option<NextOffset>)]) -> Result<(), Fault> {
+    pub fn assign(&mut self, starts: &[(TopicPartition, Option<NextOffset>)]) -> Result<(), Fault> {
         let end = |error: KafkaError| Fault::new("assigning", Remedy::End, error);
         let mut list = TopicPartitionList::with_capacity(starts.len());
         for (part, start) in starts {
@@ -206,7 +206,7 @@ impl Consumer {
     /// cannot be done for now.
     ///
     /// They are not released for it: while they were, the group could give them to another, and nobody would be told.
-    pub fn seek(&mut self, starts: &[(Part, NextOffset)]) -> Result<Vec<Part>, Fault> {
+    pub fn seek(&mut self, starts: &[(TopicPartition, NextOffset)]) -> Result<Vec<TopicPartition>, Fault> {
         let end = |error: KafkaError| Fault::new("seeking", Remedy::End, error);
         if starts.is_empty() {
             return Ok(Vec::new());
@@ -227,10 +227,14 @@ impl Consumer {
             }
         };
         let code = |one: &TopicPartitionListElem<'_>| one.error().err().and_then(|error| error.rdkafka_error_code());
-        let failed =
-            sought.elements().iter().filter_map(|one| Some((part_of(one), code(one)?))).collect::<BTreeMap<_, _>>();
-        let is_stopped = |part: &Part| failed.get(part) == Some(&RDKafkaErrorCode::State);
-        let (stopped, failed): (Vec<Part>, Vec<Part>) = failed.keys().cloned().partition(is_stopped);
+        let failed = sought
+            .elements()
+            .iter()
+            .filter_map(|one| Some((topic_partition(one), code(one)?)))
+            .collect::<BTreeMap<_, _>>();
+        let is_stopped = |part: &TopicPartition| failed.get(part) == Some(&RDKafkaErrorCode::State);
+        let (stopped, failed): (Vec<TopicPartition>, Vec<TopicPartition>) =
+            failed.keys().cloned().partition(is_stopped);
         self.reassign(starts.iter().filter(|(part, _)| stopped.contains(part)))?;
         Ok(failed)
     }
@@ -239,7 +243,7 @@ impl Consumer {
     ///
     /// For a moment they are not held. Should librdkafka join anew in it, they are not among what it claims, and the group
     /// may give them to another at once: what it asks at its next meeting is then no orderly request.
-    fn reassign<'a>(&mut self, starts: impl Iterator<Item = &'a (Part, NextOffset)>) -> Result<(), Fault> {
+    fn reassign<'a>(&mut self, starts: impl Iterator<Item = &'a (TopicPartition, NextOffset)>) -> Result<(), Fault> {
         let starts: Vec<_> = starts.map(|(part, start)| (part.clone(), Some(*start))).collect();
         if starts.is_empty() {
             return Ok(());
@@ -255,7 +259,7 @@ impl Consumer {
     }
 
     /// Has the partition's records come to a queue of their own.
-    fn split(&mut self, part: &Part) -> Result<(), Fault> {
+    fn split(&mut self, part: &TopicPartition) -> Result<(), Fault> {
         let (client, partition) = (self.inner.client().native_ptr(), part.partition as i32);
         let queue = PartitionQueue::of(client, &part.topic, partition, BATCH)
             .ok_or_else(|| Fault::new("assigning", Remedy::End, format!("{part} has no queue")))?;
@@ -264,7 +268,7 @@ impl Consumer {
     }
 
     /// Lets the partitions go.
-    pub fn release(&mut self, parts: &[Part]) -> Result<(), Fault> {
+    pub fn release(&mut self, parts: &[TopicPartition]) -> Result<(), Fault> {
         let mut list = TopicPartitionList::with_capacity(parts.len());
         for part in parts {
             self.queues.remove(part);
@@ -277,7 +281,7 @@ impl Consumer {
     }
 
     /// What has been fetched of an assigned partition.
-    pub fn take(&mut self, part: &Part) -> Vec<Taken> {
+    pub fn take(&mut self, part: &TopicPartition) -> Vec<Taken> {
         let Some(queue) = self.queues.get_mut(part) else { return Vec::new() };
         let (mut all, mut records) = (Vec::new(), Vec::new());
         for message in queue.take() {
@@ -306,11 +310,11 @@ impl Consumer {
 
     /// Where reading goes on, in every assigned partition that something was taken of: behind the last record, and behind
     /// what is no record. Not known of one whose last word was an error.
-    pub fn positions(&self) -> Vec<(Part, NextOffset)> {
+    pub fn positions(&self) -> Vec<(TopicPartition, NextOffset)> {
         // The list must be gone before the consumer is: librdkafka waits for it.
         let Ok(list) = self.inner.position() else { return Vec::new() };
         let position = |one: &TopicPartitionListElem<'_>| match one.offset() {
-            Offset::Offset(next) if next >= 0 => Some((part_of(one), NextOffset(next as u64))),
+            Offset::Offset(next) if next >= 0 => Some((topic_partition(one), NextOffset(next as u64))),
             _ => None,
         };
         let known = list.elements().iter().filter_map(position).collect::<Vec<_>>();

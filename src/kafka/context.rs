@@ -12,7 +12,7 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, TopicPartitionList};
 use serde::Deserialize;
 
-use super::event::{Event, Part};
+use super::event::{Event, TopicPartition};
 use super::raw::Membership;
 
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl ConsumerContext for Context {
             }
             return;
         }
-        let parts = list.elements().iter().map(part_of).collect();
+        let parts = list.elements().iter().map(topic_partition).collect();
         let change = match is_assign {
             true => Event::Assign(parts),
             false if consumer.assignment_lost() => Event::Lost(parts),
@@ -78,6 +78,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) fn part_of(one: &TopicPartitionListElem<'_>) -> Part {
-    Part { topic: one.topic().into(), partition: one.partition().max(0) as u32 }
+pub(super) fn topic_partition(one: &TopicPartitionListElem<'_>) -> TopicPartition {
+    TopicPartition { topic: one.topic().into(), partition: one.partition().max(0) as u32 }
 }

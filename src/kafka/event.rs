@@ -8,12 +8,12 @@ use ebb_core::NextOffset;
 
 /// One partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Part {
+pub struct TopicPartition {
     pub topic: Arc<str>,
     pub partition: u32,
 }
 
-impl std::fmt::Display for Part {
+impl std::fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.topic, self.partition)
     }
@@ -24,16 +24,16 @@ impl std::fmt::Display for Part {
 pub enum Event {
     Quiet,
     /// These are to be ours, once [`assign`](super::Consumer::assign) is called.
-    Assign(Vec<Part>),
+    Assign(Vec<TopicPartition>),
     /// These are to be another's, once [`release`](super::Consumer::release) is called.
-    Revoke(Vec<Part>),
+    Revoke(Vec<TopicPartition>),
     /// These are another's already: nothing can be committed for them.
-    Lost(Vec<Part>),
+    Lost(Vec<TopicPartition>),
     /// We are another member than before, and what is held may have been another's meanwhile: nothing that was made of it
     /// can be committed.
-    Anew,
+    MemberIdChanged,
     /// A record of this came outside of its queue: librdkafka has made the partition anew. It must be sought again.
-    Stray(Part),
+    Stray(TopicPartition),
     /// No broker can be reached.
     Down(String),
     /// The membership has ended for good.

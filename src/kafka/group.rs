@@ -8,7 +8,7 @@ use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::context::{Context, lock};
-use super::event::Part;
+use super::event::TopicPartition;
 use super::fault::{self, Fault, Remedy};
 use super::raw;
 use ebb_core::NextOffset;
@@ -20,7 +20,7 @@ const DECIDED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What is committed of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct CommittedOffset {
     pub next: NextOffset,
     /// What whoever committed it wrote beside it.
     pub note: String,
@@ -29,7 +29,7 @@ pub struct Told {
 /// What is to be committed of a partition.
 #[derive(Debug, Clone)]
 pub struct Position {
-    pub part: Part,
+    pub part: TopicPartition,
     pub next: NextOffset,
     pub note: String,
 }
@@ -59,14 +59,14 @@ impl std::fmt::Debug for Group {
 
 impl Group {
     /// Up to where the partition's records are processed, for good: a transaction that is not decided yet is waited for.
-    pub fn committed(&self, part: &Part) -> Result<Option<Told>, Fault> {
+    pub fn committed(&self, part: &TopicPartition) -> Result<Option<CommittedOffset>, Fault> {
         let mut list = TopicPartitionList::new();
         list.add_partition(&part.topic, part.partition as i32);
-        let asked = self.inner.committed_offsets(list, DECIDED_WITHIN).and_then(|found| told_of(&found));
+        let asked = self.inner.committed_offsets(list, DECIDED_WITHIN).and_then(|found| committed_offset(&found));
         asked.map_err(|error| Fault::repeatable("reading the committed offset", &error))
     }
 
-    pub fn extent(&self, part: &Part) -> Result<Extent, Fault> {
+    pub fn extent(&self, part: &TopicPartition) -> Result<Extent, Fault> {
         let asked = self.inner.fetch_watermarks(&part.topic, part.partition as i32, PATIENCE);
         let (first, next) = asked.map_err(|error| Fault::repeatable("reading the ends of the log", &error))?;
         Ok(Extent { first: NextOffset(first.max(0) as u64), next: NextOffset(next.max(0) as u64) })
@@ -82,7 +82,7 @@ impl Group {
     }
 
     /// How far the log reaches, as far as fetching has told; asks nobody.
-    pub fn known_end(&self, part: &Part) -> Option<NextOffset> {
+    pub fn known_end(&self, part: &TopicPartition) -> Option<NextOffset> {
         raw::known_end(self.inner.client().native_ptr(), &part.topic, part.partition as i32).map(NextOffset)
     }
 
@@ -112,12 +112,12 @@ impl Group {
     }
 }
 
-pub(super) fn told_of(list: &TopicPartitionList) -> KafkaResult<Option<Told>> {
+pub(super) fn committed_offset(list: &TopicPartitionList) -> KafkaResult<Option<CommittedOffset>> {
     let Some(element) = list.elements().into_iter().next() else { return Ok(None) };
     element.error()?;
     Ok(match element.offset() {
         Offset::Offset(offset) if offset >= 0 => {
-            Some(Told { next: NextOffset(offset as u64), note: element.metadata().to_owned() })
+            Some(CommittedOffset { next: NextOffset(offset as u64), note: element.metadata().to_owned() })
         }
         _ => None,
     })

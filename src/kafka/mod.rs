@@ -23,9 +23,9 @@ mod settings;
 
 pub use admin::{Admin, Make, Topic, Wanted};
 pub use consumer::Consumer;
-pub use event::{Event, Part, Taken};
+pub use event::{Event, Taken, TopicPartition};
 pub use fault::{Fault, Remedy};
-pub use group::{Extent, Group, Position, Told, TopicId};
+pub use group::{CommittedOffset, Extent, Group, Position, TopicId};
 pub use producer::{Committed, Placed, Producer, Sent};
 pub use raw::{Message, Output};
 pub use reader::{Ends, Read, Tail, committed_so_far, read_all};

@@ -8,9 +8,9 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message as _};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
-use super::event::Part;
+use super::event::TopicPartition;
 use super::fault::{self, Fault, Remedy};
-use super::group::{Told, told_of};
+use super::group::{CommittedOffset, committed_offset};
 use super::raw::{self, PartitionQueue};
 use super::settings::Settings;
 
@@ -43,7 +43,7 @@ pub struct Read<'a> {
 /// Shows every record, committed or not, to `see`; an error when the end is not reached within `patience`.
 pub fn read_all(
     settings: &Settings,
-    part: &Part,
+    part: &TopicPartition,
     patience: Duration,
     mut see: impl FnMut(Read<'_>),
 ) -> Result<(), Fault> {
@@ -78,12 +78,16 @@ pub fn read_all(
 }
 
 /// What the group has committed of a partition, whatever a transaction that is not decided would make of it.
-pub fn committed_so_far(settings: &Settings, part: &Part, patience: Duration) -> Result<Option<Told>, Fault> {
+pub fn committed_so_far(
+    settings: &Settings,
+    part: &TopicPartition,
+    patience: Duration,
+) -> Result<Option<CommittedOffset>, Fault> {
     let fault = |error: KafkaError| Fault::new("reading the committed offset", Remedy::Retry, error);
     let consumer: BaseConsumer<Quiet> = settings.reader().create_with_context(Quiet).map_err(fault)?;
     let mut list = TopicPartitionList::new();
     list.add_partition(&part.topic, part.partition as i32);
-    consumer.committed_offsets(list, patience).and_then(|found| told_of(&found)).map_err(fault)
+    consumer.committed_offsets(list, patience).and_then(|found| committed_offset(&found)).map_err(fault)
 }
 
 /// Where a log ends.
@@ -115,14 +119,20 @@ impl Tail {
     }
 
     /// Where a log begins, and up to where it is decided.
-    pub fn decided(&self, part: &Part) -> Result<(u64, u64), Fault> {
+    pub fn decided(&self, part: &TopicPartition) -> Result<(u64, u64), Fault> {
         let asked = self.inner.fetch_watermarks(&part.topic, part.partition as i32, self.patience);
         let (first, decided) = asked.map_err(|error| Fault::repeatable(CALL, &error))?;
         Ok((first.max(0) as u64, decided.max(0) as u64))
     }
 
     /// Shows what the last header of this name says in every committed record from `from` on, which lies within the log.
-    pub fn read(&self, part: &Part, from: u64, header: &str, mut see: impl FnMut(&[u8])) -> Result<Ends, Fault> {
+    pub fn read(
+        &self,
+        part: &TopicPartition,
+        from: u64,
+        header: &str,
+        mut see: impl FnMut(&[u8]),
+    ) -> Result<Ends, Fault> {
         let again = |error: KafkaError| Fault::repeatable(CALL, &error);
         let (client, partition) = (self.inner.client().native_ptr(), part.partition as i32);
         // Asked before anything is read: what is decided meanwhile may have been passed.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rdkafka::producer::{BaseProducer, Producer as _};
 
 use super::consumer::Consumer;
-use super::event::{Event, Part};
+use super::event::{Event, TopicPartition};
 use super::fault::{Fault, Remedy};
 use super::settings::Settings;
 
@@ -23,7 +23,7 @@ const TURN: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     pub id: String,
-    pub parts: Vec<Part>,
+    pub parts: Vec<TopicPartition>,
 }
 
 /// See the module.
@@ -81,7 +81,7 @@ impl Roll {
 }
 
 /// Reads what the members' protocol says of an assignment.
-fn parts_of(bytes: &[u8]) -> Option<Vec<Part>> {
+fn parts_of(bytes: &[u8]) -> Option<Vec<TopicPartition>> {
     fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
         let (taken, left) = rest.split_at_checked(count)?;
         *rest = left;
@@ -104,7 +104,7 @@ fn parts_of(bytes: &[u8]) -> Option<Vec<Part>> {
         let length = short(&mut rest)?;
         let topic = std::str::from_utf8(take(&mut rest, length)?).ok()?;
         for _ in 0..long(&mut rest)? {
-            parts.push(Part { topic: topic.into(), partition: long(&mut rest)? });
+            parts.push(TopicPartition { topic: topic.into(), partition: long(&mut rest)? });
         }
     }
     Some(parts)
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn assignments_are_read_as_members_write_them_and_nothing_else_is() {
         let mut bytes = vec![0, 1, 0, 0, 0, 1, 0, 2, b'a', b'b', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 7];
-        let part = |partition| Part { topic: "ab".into(), partition };
+        let part = |partition| TopicPartition { topic: "ab".into(), partition };
         assert_eq!(parts_of(&bytes), Some(vec![part(0), part(7)]));
         for length in 1..bytes.len() {
             assert_eq!(parts_of(&bytes[..length]), None, "cut at {length}");

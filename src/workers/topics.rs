@@ -12,7 +12,7 @@ use super::owned::Restored;
 use super::residency::Residency;
 use super::stream::{Place, Placed};
 use super::worker::{Followed, QUEUE, StartError, Workers, WorkersOptions};
-use crate::kafka::{Consumer, Part};
+use crate::kafka::{Consumer, TopicPartition};
 use crate::store::ShardId;
 
 /// By stream: where its shards are.
@@ -67,7 +67,7 @@ impl Workers {
     }
 }
 
-type Dealt = (Vec<Vec<Tenant>>, Places, BTreeMap<Part, (usize, usize)>);
+type Dealt = (Vec<Vec<Tenant>>, Places, BTreeMap<TopicPartition, (usize, usize)>);
 
 fn deal(streams: &BTreeMap<String, Arc<StreamSpec>>, threads: usize) -> Dealt {
     let all: usize = streams.values().map(|stream| stream.partitions as usize).sum();
@@ -79,7 +79,7 @@ fn deal(streams: &BTreeMap<String, Arc<StreamSpec>>, threads: usize) -> Dealt {
             let worker = turn % lists.len();
             turn += 1;
             let place = Place { worker, shard: lists[worker].len() };
-            let part = Part { topic: stream.topic.clone(), partition };
+            let part = TopicPartition { topic: stream.topic.clone(), partition };
             let id = ShardId { stream: name.clone(), partition };
             lists[worker].push(Tenant::away(id, part.clone(), stream.clone()));
             let placed = places.entry(name.clone());

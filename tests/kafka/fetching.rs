@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{Consumer, Event, Part, Settings, Taken};
+use ebb::kafka::{Consumer, Event, Settings, Taken, TopicPartition};
 use ebb_core::NextOffset;
 use rdkafka::config::ClientConfig;
 use rdkafka::mocking::MockCluster;
@@ -22,7 +22,7 @@ fn produce(brokers: &str, count: u64) {
 }
 
 /// Polls until something was made of an event or of what was fetched.
-fn until<T>(consumer: &mut Consumer, part: &Part, mut see: impl FnMut(&Event, &[Taken]) -> Option<T>) -> T {
+fn until<T>(consumer: &mut Consumer, part: &TopicPartition, mut see: impl FnMut(&Event, &[Taken]) -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         let event = consumer.poll(TURN);
@@ -34,7 +34,7 @@ fn until<T>(consumer: &mut Consumer, part: &Part, mut see: impl FnMut(&Event, &[
 }
 
 /// Takes so many records.
-fn take(consumer: &mut Consumer, part: &Part, count: usize) {
+fn take(consumer: &mut Consumer, part: &TopicPartition, count: usize) {
     let mut taken = 0;
     until(consumer, part, |_, all| {
         taken += all.iter().map(|one| if let Taken::Records(records) = one { records.len() } else { 0 }).sum::<usize>();
@@ -50,7 +50,7 @@ fn an_error_of_fetching_is_no_record_that_was_read() {
     produce(&brokers, 3);
     let settings =
         Settings { brokers: brokers.clone(), group: "g".into(), instance: None, properties: BTreeMap::new() };
-    let part = Part { topic: "clicks".into(), partition: 0 };
+    let part = TopicPartition { topic: "clicks".into(), partition: 0 };
     let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
     until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
     consumer.assign(&[(part.clone(), Some(NextOffset(0)))]).expect("assigned");
@@ -74,7 +74,7 @@ fn a_member_anew_is_told_so_before_it_is_asked_anything() {
     let brokers = cluster.bootstrap_servers();
     let properties = BTreeMap::from([("heartbeat.interval.ms".to_owned(), "100".to_owned())]);
     let settings = Settings { brokers, group: "g".into(), instance: Some("one".into()), properties };
-    let part = Part { topic: "clicks".into(), partition: 0 };
+    let part = TopicPartition { topic: "clicks".into(), partition: 0 };
     let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
     until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
     consumer.assign(&[(part.clone(), Some(NextOffset(0)))]).expect("assigned");
@@ -86,7 +86,7 @@ fn a_member_anew_is_told_so_before_it_is_asked_anything() {
     until(&mut consumer, &part, |event, _| {
         assert!(!matches!(event, Event::Assign(_) | Event::Revoke(_)), "{event:?} before it is told");
         was_settled = group.is_settled();
-        matches!(event, Event::Anew).then_some(())
+        matches!(event, Event::MemberIdChanged).then_some(())
     });
     assert!(!was_settled, "what another may have had could be committed");
     until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));

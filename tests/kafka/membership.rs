@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{Committed, Consumer, Event, Member, Part, Position, Producer, Roll, Settings, Taken};
+use ebb::kafka::{Committed, Consumer, Event, Member, Position, Producer, Roll, Settings, Taken, TopicPartition};
 use ebb_core::NextOffset;
 
 use crate::broker::{Cluster, ClusterSpec};
@@ -30,7 +30,7 @@ fn asked(consumer: &mut Consumer) -> Event {
 }
 
 /// Takes on what the group gives, and polls until that may be committed.
-fn take_on(consumer: &mut Consumer, wanted: &[Part]) {
+fn take_on(consumer: &mut Consumer, wanted: &[TopicPartition]) {
     let event = asked(consumer);
     let Event::Assign(mut parts) = event else { panic!("{event:?}") };
     parts.sort();
@@ -51,7 +51,7 @@ fn settings(brokers: &str, group: &str) -> Settings {
 }
 
 /// Takes so many records, and says where they stood.
-fn offsets(consumer: &mut Consumer, part: &Part, count: usize) -> Vec<u64> {
+fn offsets(consumer: &mut Consumer, part: &TopicPartition, count: usize) -> Vec<u64> {
     let (mut found, begun) = (Vec::new(), Instant::now());
     while found.len() < count {
         assert!(begun.elapsed() < PATIENCE, "{found:?} after {PATIENCE:?}");
@@ -73,7 +73,7 @@ fn what_is_held_is_nobody_elses_and_read_from_where_it_is_sought() {
     site.admin().create_topic("held", 2, &[]);
     site.produced("held", 1_000);
     let settings = settings(&site.cluster.brokers(), "held");
-    let parts = [0, 1].map(|partition| Part { topic: "held".into(), partition });
+    let parts = [0, 1].map(|partition| TopicPartition { topic: "held".into(), partition });
     let ends = parts.each_ref().map(|part| site.admin().watermarks("held", part.partition as i32).1 as usize);
     let mut first = Consumer::subscribe(&settings, &["held"]).expect("a consumer");
     let event = asked(&mut first);
@@ -154,7 +154,7 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
     let brokers = cluster.brokers();
     cluster.admin().create_topic("clicks", 2, &[]);
     let settings = settings(&brokers, GROUP);
-    let parts = [0, 1].map(|partition| Part { topic: "clicks".into(), partition });
+    let parts = [0, 1].map(|partition| TopicPartition { topic: "clicks".into(), partition });
     let position = || [Position { part: parts[1].clone(), next: NextOffset(7), note: String::new() }];
 
     let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
@@ -197,7 +197,7 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
 }
 
 /// Polls a member that takes everything on, and gives up what it is asked for.
-fn follow(consumer: &mut Consumer, held: &mut Vec<Part>) {
+fn follow(consumer: &mut Consumer, held: &mut Vec<TopicPartition>) {
     match consumer.poll(TURN) {
         Event::Assign(given) => {
             consumer.assign(&given.iter().map(|part| (part.clone(), None)).collect::<Vec<_>>()).expect("assigned");

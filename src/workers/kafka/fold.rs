@@ -8,7 +8,7 @@ use super::super::owned::count;
 use super::tenant::{Mark, Owned, State};
 use super::worker::KafkaWorker;
 use super::{Command, Delivery, StreamSpec};
-use crate::kafka::{self, Fault, Part, Remedy, Taken};
+use crate::kafka::{self, Fault, Remedy, Taken, TopicPartition};
 use ebb_core::{AsOf, NextOffset, Record};
 
 /// How often records that cannot be read are asked for again; then they are damaged where they lie.
@@ -174,7 +174,7 @@ fn record(message: &kafka::Message) -> Record<'_> {
     Record { offset: message.offset(), timestamp_ms: message.timestamp_ms(), payload }
 }
 
-fn not_the_same(part: &Part, offset: u64) -> String {
+fn not_the_same(part: &TopicPartition, offset: u64) -> String {
     format!(
         "record {offset} of {part} is not the one that was folded last: the topic was made anew; give the group new \
          offsets and remove data_dir if that is meant"

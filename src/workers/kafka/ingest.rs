@@ -10,7 +10,7 @@ use std::ffi::CString;
 use tokio::sync::oneshot;
 
 use super::super::message::{RecordError, Recorded, Submission};
-use crate::kafka::{Fault, Output, Part, Placed, Producer, Remedy, Sent, Settings};
+use crate::kafka::{Fault, Output, Placed, Producer, Remedy, Sent, Settings, TopicPartition};
 
 /// Outcomes kept while a write is on its way; an older one means that the answer is not known.
 const MOST_KEPT: usize = 200_000;
@@ -53,7 +53,14 @@ impl Ingest {
     }
 
     /// Sends events to the topic.
-    pub(super) fn send(&mut self, settings: &Settings, part: &Part, shard: usize, events: &[Submission], reply: Reply) {
+    pub(super) fn send(
+        &mut self,
+        settings: &Settings,
+        part: &TopicPartition,
+        shard: usize,
+        events: &[Submission],
+        reply: Reply,
+    ) {
         let count = events.len();
         match self.try_send(settings, part, shard, events) {
             Ok(request) => {
@@ -70,7 +77,7 @@ impl Ingest {
     fn try_send(
         &mut self,
         settings: &Settings,
-        part: &Part,
+        part: &TopicPartition,
         shard: usize,
         events: &[Submission],
     ) -> Result<u64, Fault> {

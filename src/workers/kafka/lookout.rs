@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::super::worker::StartError;
 use super::Running;
-use crate::kafka::{Fault, Member, Part, Roll, Settings};
+use crate::kafka::{Fault, Member, Roll, Settings, TopicPartition};
 
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// What was seen once may be a rebalance half-way.
@@ -18,14 +18,14 @@ struct Lookout {
     roll: Roll,
     /// This instance's own name in the group.
     name: String,
-    parts: BTreeSet<Part>,
+    parts: BTreeSet<TopicPartition>,
     running: Running,
 }
 
 /// Begins to look, where it can come to that; ends when the service stops.
 pub(in crate::workers) fn look_out(
     settings: &Settings,
-    parts: BTreeSet<Part>,
+    parts: BTreeSet<TopicPartition>,
     running: Running,
 ) -> Result<(), StartError> {
     let Some(name) = settings.instance.clone().filter(|_| settings.is_dealt_out_by_members()) else { return Ok(()) };
@@ -62,7 +62,7 @@ impl Lookout {
     }
 
     /// What nobody has; acts on it when it was seen before.
-    fn look(&self, seen: &BTreeSet<Part>) -> Result<BTreeSet<Part>, Fault> {
+    fn look(&self, seen: &BTreeSet<TopicPartition>) -> Result<BTreeSet<TopicPartition>, Fault> {
         let Some(members) = self.roll.members()? else { return Ok(BTreeSet::new()) };
         let orphans = orphans(&self.parts, &members);
         if !orphans.is_empty() && orphans == *seen && is_first(&self.name, &members) {
@@ -74,8 +74,8 @@ impl Lookout {
     }
 }
 
-fn orphans(all: &BTreeSet<Part>, members: &[Member]) -> BTreeSet<Part> {
-    let given: BTreeSet<&Part> = members.iter().flat_map(|member| &member.parts).collect();
+fn orphans(all: &BTreeSet<TopicPartition>, members: &[Member]) -> BTreeSet<TopicPartition> {
+    let given: BTreeSet<&TopicPartition> = members.iter().flat_map(|member| &member.parts).collect();
     all.iter().filter(|part| !given.contains(part)).cloned().collect()
 }
 
@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn what_nobody_has_is_an_orphan_and_one_member_acts_on_it() {
-        let part = |partition| Part { topic: "clicks".into(), partition };
+        let part = |partition| TopicPartition { topic: "clicks".into(), partition };
         let member =
             |id: &str, parts: &[u32]| Member { id: id.into(), parts: parts.iter().copied().map(part).collect() };
-        let all: BTreeSet<Part> = (0..4).map(part).collect();
+        let all: BTreeSet<TopicPartition> = (0..4).map(part).collect();
         let members = [member("ebb-1-x", &[2, 3]), member("ebb-0-y", &[])];
         assert_eq!(orphans(&all, &members), BTreeSet::from([part(0), part(1)]));
         assert!(orphans(&all, &[member("a", &[0, 3]), member("b", &[1, 2])]).is_empty());

@@ -42,7 +42,7 @@ pub use snapshots::SnapshotTopic;
 pub(super) use tenant::Tenant;
 pub(super) use worker::{KafkaWorker, Links};
 
-use crate::kafka::{Part, Settings, Taken};
+use crate::kafka::{Settings, Taken, TopicPartition};
 use ebb_core::{NextOffset, Plan};
 
 /// What readers of a stream's outputs may rely on.
@@ -125,9 +125,9 @@ pub(super) enum Leaving {
 #[derive(Debug)]
 pub(super) enum Command {
     /// Assign these again, from where the worker will say.
-    Return(Vec<Part>),
+    Return(Vec<TopicPartition>),
     /// Read no more of this.
-    Drop(Part),
+    Drop(TopicPartition),
     /// The service cannot go on.
     End(String),
 }

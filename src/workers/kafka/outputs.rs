@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 
-use crate::kafka::{Fault, Message, Output, Part, Producer, Remedy, Sent};
+use crate::kafka::{Fault, Message, Output, Producer, Remedy, Sent, TopicPartition};
 use ebb_core::{Outcome, Reason, Verdict};
 
 /// A topic that outputs go to.
@@ -55,7 +55,7 @@ impl Outputs {
     }
 
     /// Every partition that outputs of this source partition go to.
-    pub(super) fn places(&self, part: &Part) -> impl Iterator<Item = (&CStr, i32)> {
+    pub(super) fn places(&self, part: &TopicPartition) -> impl Iterator<Item = (&CStr, i32)> {
         let partition = part.partition;
         self.targets().map(move |target| (&*target.topic, target.partition_of(partition)))
     }
@@ -89,7 +89,7 @@ type Added<'a> = SmallVec<[(&'static str, &'a [u8]); 10]>;
 
 impl Emitter {
     /// What is emitted from now on comes from this partition.
-    pub(super) fn turn_to(&mut self, part: &Part) {
+    pub(super) fn turn_to(&mut self, part: &TopicPartition) {
         self.source.clear();
         // Writing to a text cannot fail.
         let _ = write!(self.source, "{}/{}/", part.topic, part.partition);
@@ -101,7 +101,7 @@ impl Emitter {
         &mut self,
         producer: &mut Producer,
         outputs: &Outputs,
-        part: &Part,
+        part: &TopicPartition,
         message: &Message,
         outcome: &Outcome,
     ) -> Result<usize, Fault> {
@@ -135,7 +135,7 @@ impl Emitter {
         &self,
         producer: &mut Producer,
         target: &Target,
-        part: &Part,
+        part: &TopicPartition,
         outcome: &Outcome,
         output: &Output<'_>,
     ) -> Result<usize, Fault> {

@@ -13,7 +13,7 @@ use super::super::owned::Restored;
 use super::tenancy::Tenancy;
 use super::watchdog::Watchdog;
 use super::{Command, Feed, Leaving, Start};
-use crate::kafka::{Consumer, Event, Part, Taken};
+use crate::kafka::{Consumer, Event, Taken, TopicPartition};
 use crate::metrics::Metrics;
 use ebb_core::NextOffset;
 
@@ -39,7 +39,7 @@ pub(in crate::workers) struct Running {
 #[derive(Debug)]
 pub(in crate::workers) struct Poll {
     consumer: Consumer,
-    tenancies: BTreeMap<Part, Tenancy>,
+    tenancies: BTreeMap<TopicPartition, Tenancy>,
     feeds: Vec<UnboundedSender<Feed>>,
     commands: Receiver<Command>,
     joined: watch::Sender<Restored>,
@@ -65,7 +65,7 @@ impl Poll {
     /// `places` says for each partition its worker and its place there.
     pub(in crate::workers) fn new(
         consumer: Consumer,
-        places: BTreeMap<Part, (usize, usize)>,
+        places: BTreeMap<TopicPartition, (usize, usize)>,
         ends: Ends,
         running: Running,
         metrics: Metrics,
@@ -121,7 +121,7 @@ impl Poll {
     }
 
     /// Has partitions restored and reads them from there, as far as they are still ours.
-    fn begin_again(&mut self, mut parts: Vec<Part>) {
+    fn begin_again(&mut self, mut parts: Vec<TopicPartition>) {
         parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_held));
         let mut starts = Vec::new();
         for (part, start) in self.ask(parts) {
@@ -149,7 +149,7 @@ impl Poll {
     fn try_again(&mut self) {
         let is_stopping = self.running.is_stopping.load(Ordering::Acquire);
         let due = self.tenancies.iter().filter(|(_, tenancy)| !is_stopping && tenancy.is_due());
-        let due: Vec<Part> = due.map(|(part, _)| part.clone()).collect();
+        let due: Vec<TopicPartition> = due.map(|(part, _)| part.clone()).collect();
         if !due.is_empty() {
             self.begin_again(due);
         }
@@ -158,7 +158,7 @@ impl Poll {
     /// Whatever was made of the partitions is forgotten: others may have made the same.
     fn begin_all_again(&mut self) {
         let held = self.tenancies.iter().filter(|(_, tenancy)| tenancy.is_held);
-        let held: Vec<Part> = held.map(|(part, _)| part.clone()).collect();
+        let held: Vec<TopicPartition> = held.map(|(part, _)| part.clone()).collect();
         self.tell_leave(&held, Leaving::Lost);
         held.iter().for_each(|part| self.later(part));
     }
@@ -182,7 +182,7 @@ impl Poll {
                 self.joined.send_replace(Restored::Working);
                 self.leave(parts, Leaving::Lost);
             }
-            Event::Anew => {
+            Event::MemberIdChanged => {
                 tracing::warn!("another member than before: beginning again");
                 self.begin_all_again();
             }
@@ -202,7 +202,7 @@ impl Poll {
     }
 
     /// Takes on what the group gives us.
-    fn assign(&mut self, parts: Vec<Part>) {
+    fn assign(&mut self, parts: Vec<TopicPartition>) {
         if let Some(part) = parts.iter().find(|part| !self.tenancies.contains_key(part)) {
             return self.fail(format!(
                 "{part} is new: partitions were added to the topic, and items may now be found in others than before; \
@@ -232,10 +232,10 @@ impl Poll {
     }
 
     /// Asks the workers where to begin.
-    fn ask(&mut self, parts: Vec<Part>) -> Vec<(Part, Start)> {
+    fn ask(&mut self, parts: Vec<TopicPartition>) -> Vec<(TopicPartition, Start)> {
         self.epoch += 1;
         // Every worker is asked, also for nothing: it may have to end what it left open in an earlier life.
-        let mut asked: BTreeMap<usize, Vec<(usize, Part)>> =
+        let mut asked: BTreeMap<usize, Vec<(usize, TopicPartition)>> =
             (0..self.feeds.len()).map(|worker| (worker, Vec::new())).collect();
         for part in parts {
             if let Some(tenancy) = self.tenancies.get_mut(&part) {
@@ -251,31 +251,31 @@ impl Poll {
             let _ = self.feeds[worker].send(Feed::Assign { shards: wanted, reply });
             replies.push((BTreeMap::from_iter(shards), starts));
         }
-        let told = |(shards, starts): (BTreeMap<usize, Part>, Receiver<(usize, Start)>)| {
+        let told = |(shards, starts): (BTreeMap<usize, TopicPartition>, Receiver<(usize, Start)>)| {
             starts.into_iter().filter_map(move |(shard, start)| Some((shards.get(&shard)?.clone(), start)))
         };
         replies.into_iter().flat_map(told).collect()
     }
 
-    fn read(&mut self, part: &Part) {
+    fn read(&mut self, part: &TopicPartition) {
         if let Some(tenancy) = self.tenancies.get_mut(part) {
             (tenancy.is_read, tenancy.alone) = (true, Duration::ZERO);
         }
     }
 
     /// Asks again later where a partition begins.
-    fn later(&mut self, part: &Part) {
+    fn later(&mut self, part: &TopicPartition) {
         if let Some(tenancy) = self.tenancies.get_mut(part).filter(|tenancy| tenancy.is_held) {
             tenancy.put_off();
         }
     }
 
-    fn leave(&mut self, parts: Vec<Part>, how: Leaving) {
+    fn leave(&mut self, parts: Vec<TopicPartition>, how: Leaving) {
         self.tell_leave(&parts, how);
         self.release(&parts);
     }
 
-    fn tell_leave(&mut self, parts: &[Part], how: Leaving) {
+    fn tell_leave(&mut self, parts: &[TopicPartition], how: Leaving) {
         let mut told: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for tenancy in parts.iter().filter_map(|part| self.tenancies.get(part)) {
             told.entry(tenancy.worker).or_default().push(tenancy.shard);
@@ -291,8 +291,8 @@ impl Poll {
 
     /// Lets these go. One that was not held is left out: librdkafka would let none of them go, and wait for an answer for
     /// ever.
-    fn release(&mut self, parts: &[Part]) {
-        let mut held: Vec<Part> = Vec::new();
+    fn release(&mut self, parts: &[TopicPartition]) {
+        let mut held: Vec<TopicPartition> = Vec::new();
         for part in parts {
             if let Some(tenancy) = self.tenancies.get_mut(part) {
                 held.extend(tenancy.is_held.then(|| part.clone()));

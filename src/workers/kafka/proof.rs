@@ -14,7 +14,7 @@ use super::super::faults::Mutant;
 use super::tenant::Tenant;
 use super::worker::KafkaWorker;
 use super::{Delivery, outputs};
-use crate::kafka::{Ends, Fault, Part, Remedy, TRANSACTION_TIMEOUT, Tail, Told};
+use crate::kafka::{CommittedOffset, Ends, Fault, Remedy, TRANSACTION_TIMEOUT, Tail, TopicPartition};
 use ebb_core::NextOffset;
 
 /// How long a look at the outputs takes at most.
@@ -118,9 +118,9 @@ impl Tenant {
         u64::from_be_bytes(std::array::from_fn(|at| hasher.finalize().as_bytes()[at]))
     }
 
-    fn places(&self) -> Vec<Part> {
+    fn places(&self) -> Vec<TopicPartition> {
         let places = self.stream.outputs.places(&self.part);
-        let part = |(topic, partition): (&std::ffi::CStr, i32)| Part {
+        let part = |(topic, partition): (&std::ffi::CStr, i32)| TopicPartition {
             topic: topic.to_string_lossy().as_ref().into(),
             partition: partition as u32,
         };
@@ -145,7 +145,7 @@ impl KafkaWorker {
     }
 
     /// Holds what the group says of a partition against its outputs.
-    pub(super) fn ledger(&mut self, shard: usize, told: &Told) -> Result<Ledger, Fault> {
+    pub(super) fn ledger(&mut self, shard: usize, told: &CommittedOffset) -> Result<Ledger, Fault> {
         let tenant = &self.tenants[shard];
         let outputs = tenant.places().len();
         let footing = Footing::read(&told.note, tenant.print(), outputs)
@@ -240,7 +240,7 @@ impl Tenant {
 /// A look at one output.
 struct Look<'a> {
     tail: &'a Tail,
-    place: &'a Part,
+    place: &'a TopicPartition,
     /// What the sources of our outputs begin with.
     source: &'a str,
     since: NextOffset,

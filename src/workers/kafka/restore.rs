@@ -9,7 +9,7 @@ use super::snapshots;
 use super::tenant::{self, Found, Owned, State, Tenant};
 use super::worker::KafkaWorker;
 use super::{Beginning, Delivery, Start};
-use crate::kafka::{self, Extent, Fault, Output, Position, Producer, Remedy, Told};
+use crate::kafka::{self, CommittedOffset, Extent, Fault, Output, Position, Producer, Remedy};
 use ebb_core::{NextOffset, Shard};
 
 /// How long a question takes that needs nobody's decision.
@@ -133,7 +133,7 @@ impl KafkaWorker {
 
     /// What the group has committed. A transaction that is never decided, because its producer is gone and the brokers lost
     /// sight of it, is waited for until none can be open any more; from then on the outputs say what came of it.
-    fn committed(&self, shard: usize) -> Result<Option<Told>, Fault> {
+    fn committed(&self, shard: usize) -> Result<Option<CommittedOffset>, Fault> {
         let tenant = &self.tenants[shard];
         let fault = match self.links.group.committed(&tenant.part) {
             Err(fault) if fault.remedy == Remedy::Retry => fault,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::time::Duration;
 
-use crate::kafka::{Fault, Output, Part, Producer, Read, Remedy, Sent, Settings, read_all};
+use crate::kafka::{Fault, Output, Producer, Read, Remedy, Sent, Settings, TopicPartition, read_all};
 use crate::store::{Identity, ShardId};
 use ebb_core::NextOffset;
 use ebb_sketch::codec::{CodecError, Reader, Writer};
@@ -49,8 +49,8 @@ pub(super) struct Snapshots {
     turns: BTreeMap<ShardId, u64>,
 }
 
-fn part_of(topic: &SnapshotTopic, shard: &ShardId) -> Part {
-    Part { topic: topic.name.as_str().into(), partition: shard.partition % topic.partitions.max(1) }
+fn part_of(topic: &SnapshotTopic, shard: &ShardId) -> TopicPartition {
+    TopicPartition { topic: topic.name.as_str().into(), partition: shard.partition % topic.partitions.max(1) }
 }
 
 impl Snapshots {

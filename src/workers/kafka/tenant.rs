@@ -17,7 +17,7 @@ use super::super::owned;
 use super::super::report::{self, Report};
 use super::StreamSpec;
 use super::proof::Ledger;
-use crate::kafka::{Extent, Message, Part, TopicId};
+use crate::kafka::{Extent, Message, TopicId, TopicPartition};
 use crate::metrics::Metrics;
 use crate::store::{Identity, ShardId, Store};
 use ebb_core::{NextOffset, Plan, Shard};
@@ -32,7 +32,7 @@ const VERSION: u16 = 1;
 #[derive(Debug)]
 pub(in crate::workers) struct Tenant {
     pub(in crate::workers) id: ShardId,
-    pub(super) part: Part,
+    pub(super) part: TopicPartition,
     pub(super) stream: Arc<StreamSpec>,
     pub(super) state: State,
     /// The topic that this process reads; another of the same name is another log.
@@ -111,7 +111,7 @@ pub(super) struct Found {
 }
 
 impl Tenant {
-    pub(in crate::workers) fn away(id: ShardId, part: Part, stream: Arc<StreamSpec>) -> Self {
+    pub(in crate::workers) fn away(id: ShardId, part: TopicPartition, stream: Arc<StreamSpec>) -> Self {
         Self { id, part, stream, state: State::Away, topic_id: None, unread: None, tried_since: None, first_seen: None }
     }
 
@@ -233,7 +233,7 @@ impl Tenant {
     }
 }
 
-fn identity(plan: &Plan, part: &Part) -> Identity {
+fn identity(plan: &Plan, part: &TopicPartition) -> Identity {
     Identity {
         config_hash: plan.identity(),
         key_print: plan.reader.key_print(),
