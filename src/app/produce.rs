@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::kafka::{Admin, Make, Output, Producer, Remedy, Settings, Wanted};
+use crate::kafka::{Admin, Output, Producer, Remedy, Settings, TopicCreation, TopicRequirement};
 use ebb_traffic::{Traffic, TrafficOptions};
 
 /// What the producer may be told.
@@ -35,13 +35,13 @@ pub fn produce(options: &ProduceOptions) -> anyhow::Result<()> {
         instance: None,
         properties: [("linger.ms".to_owned(), "20".to_owned())].into(),
     };
-    let make = Make { partitions: options.partitions, replication: 1, is_compacted: false };
-    let wanted = [Wanted { name: options.topic.clone(), make: Some(make) }];
+    let creation = TopicCreation { partitions: options.partitions, replication: 1, is_compacted: false };
+    let wanted = [TopicRequirement { name: options.topic.clone(), creation: Some(creation) }];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let topics = runtime.block_on(require(&settings, &wanted))?;
     let partitions = topics[&options.topic].partitions;
     let topic = CString::new(options.topic.as_str())?;
-    let mut producer = Producer::plain(&settings, MOST_BYTES)?;
+    let mut producer = Producer::idempotent(&settings, MOST_BYTES)?;
     let traffic = TrafficOptions {
         start_ms: now_ms(),
         rate_per_second: options.rate.map_or(UNPACED_RATE, f64::from),
@@ -51,7 +51,7 @@ pub fn produce(options: &ProduceOptions) -> anyhow::Result<()> {
     let (begun, mut sent) = (Instant::now(), 0u64);
     for click in Traffic::new(options.seed, traffic)?.take(options.count.unwrap_or(u64::MAX) as usize) {
         while options.rate.is_some() && click.at_ms > now_ms() {
-            producer.serve();
+            producer.poll();
             std::thread::sleep(TURN);
         }
         // One item, one partition: its memory is there.
@@ -69,10 +69,10 @@ pub fn produce(options: &ProduceOptions) -> anyhow::Result<()> {
         })?;
         sent += 1;
         if sent.is_multiple_of(1000) {
-            producer.serve();
+            producer.poll();
         }
     }
-    producer.drain()?;
+    producer.flush()?;
     println!("produced {sent} clicks to {} in {:.1} s", options.topic, begun.elapsed().as_secs_f64());
     Ok(())
 }
@@ -80,8 +80,8 @@ pub fn produce(options: &ProduceOptions) -> anyhow::Result<()> {
 /// A broker that was just started needs a moment.
 async fn require(
     settings: &Settings,
-    wanted: &[Wanted],
-) -> anyhow::Result<std::collections::BTreeMap<String, crate::kafka::Topic>> {
+    wanted: &[TopicRequirement],
+) -> anyhow::Result<std::collections::BTreeMap<String, crate::kafka::TopicDescription>> {
     let admin = Admin::new(settings)?;
     let begun = Instant::now();
     loop {

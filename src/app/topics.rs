@@ -11,7 +11,7 @@ use super::waiting::Waiting;
 use crate::config::Config;
 use crate::config::kafka::{Kafka, Start};
 use crate::config::stream::{Delivery as DeliveryChoice, Stream};
-use crate::kafka::{Admin, Make, Remedy, Settings, Topic, Wanted};
+use crate::kafka::{Admin, Remedy, Settings, TopicCreation, TopicDescription, TopicRequirement};
 use crate::store::Store;
 use crate::workers::{
     Beginning, Delivery, KafkaOptions, Outputs, Placed, SnapshotTopic, StreamSpec, Target, Workers, WorkersOptions,
@@ -43,7 +43,7 @@ pub(super) async fn follow(
         keep_partitions(&options.store, name, sources[&stream.topic].partitions)?;
     }
     let outputs = patiently(&admin, &outputs(config, kafka, &sources), waiting).await?;
-    let most_bytes = outputs.values().map(|topic| topic.most_bytes).min().unwrap_or(1 << 20);
+    let most_bytes = outputs.values().map(|topic| topic.max_record_bytes).min().unwrap_or(1 << 20);
     let mut streams = BTreeMap::new();
     for (name, stream) in &config.streams {
         let partitions = sources[&stream.topic].partitions;
@@ -69,17 +69,17 @@ pub(super) async fn follow(
 async fn snapshots(
     admin: &Admin,
     kafka: &Kafka,
-    sources: &BTreeMap<String, Topic>,
+    sources: &BTreeMap<String, TopicDescription>,
     waiting: &Waiting,
 ) -> anyhow::Result<Option<SnapshotTopic>> {
     let Some(snapshots) = &kafka.snapshots else { return Ok(None) };
-    let make = kafka.create_topics.as_ref().map(|create| Make {
+    let creation = kafka.create_topics.as_ref().map(|create| TopicCreation {
         partitions: sources.values().map(|topic| topic.partitions).max().unwrap_or(1),
         replication: create.replication as u32,
         is_compacted: true,
     });
     let name = snapshots.topic.clone();
-    let topics = patiently(admin, &[Wanted { name: name.clone(), make }], waiting).await?;
+    let topics = patiently(admin, &[TopicRequirement { name: name.clone(), creation }], waiting).await?;
     let partitions = topics[&name].partitions;
     Ok(Some(SnapshotTopic { name, partitions, every: Duration::from_millis(snapshots.every.0) }))
 }
@@ -93,27 +93,31 @@ fn settings(kafka: &Kafka) -> Settings {
     }
 }
 
-fn sources(config: &Config) -> Vec<Wanted> {
-    config.streams.values().map(|stream| Wanted { name: stream.topic.clone(), make: None }).collect()
+fn sources(config: &Config) -> Vec<TopicRequirement> {
+    config.streams.values().map(|stream| TopicRequirement { name: stream.topic.clone(), creation: None }).collect()
 }
 
 /// Output topics get as many partitions as their source.
-fn outputs(config: &Config, kafka: &Kafka, sources: &BTreeMap<String, Topic>) -> Vec<Wanted> {
+fn outputs(config: &Config, kafka: &Kafka, sources: &BTreeMap<String, TopicDescription>) -> Vec<TopicRequirement> {
     let mut wanted = Vec::new();
     for stream in config.streams.values() {
-        let make = kafka.create_topics.as_ref().map(|create| Make {
+        let creation = kafka.create_topics.as_ref().map(|create| TopicCreation {
             partitions: sources[&stream.topic].partitions,
             replication: create.replication as u32,
             is_compacted: false,
         });
         let topics = stream.output.iter().flat_map(|output| output.topics());
-        wanted.extend(topics.map(|(_, topic)| Wanted { name: topic.to_owned(), make: make.clone() }));
+        wanted.extend(topics.map(|(_, topic)| TopicRequirement { name: topic.to_owned(), creation: creation.clone() }));
     }
     wanted
 }
 
 /// Brokers may start later than we do, and let us in later: probes say meanwhile what is waited for.
-async fn patiently(admin: &Admin, wanted: &[Wanted], waiting: &Waiting) -> anyhow::Result<BTreeMap<String, Topic>> {
+async fn patiently(
+    admin: &Admin,
+    wanted: &[TopicRequirement],
+    waiting: &Waiting,
+) -> anyhow::Result<BTreeMap<String, TopicDescription>> {
     loop {
         match admin.require(wanted).await {
             Err(fault) if fault.remedy == Remedy::Retry => {
@@ -129,7 +133,7 @@ fn stream_spec(
     stream: &Stream,
     plan: Arc<Plan>,
     partitions: u32,
-    topics: &BTreeMap<String, Topic>,
+    topics: &BTreeMap<String, TopicDescription>,
 ) -> anyhow::Result<StreamSpec> {
     let target = |topic: &Option<String>| -> anyhow::Result<Option<Target>> {
         let Some(topic) = topic else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Topics: how many partitions they have, what they take, and making those that are missing.
+//! Topic administration: partition counts, record size limits, creation of missing topics.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -9,50 +9,53 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, Producer as _};
 
+use super::connection_errors::ConnectionErrors;
 use super::fault::{Fault, Remedy};
-use super::overheard::Overheard;
 use super::settings::Settings;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest a topic is asked for at once: who waits is to hear soon why.
-const ASKING: Duration = Duration::from_secs(3);
-/// How long the client is listened to when a call failed.
-const LISTENING: Duration = Duration::from_millis(50);
-const ASK: &str = "asking for a topic";
-/// What brokers take when they do not say.
-const USUAL_BYTES: usize = 1_000_000;
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Short, so that a caller that retries can report the cause soon.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long to poll for the connection errors behind a failed call.
+const ERROR_POLL: Duration = Duration::from_millis(50);
+const DESCRIBE_TOPIC: &str = "describing a topic";
+const CREATE_TOPIC: &str = "creating a topic";
+/// The broker's default for `max.message.bytes`, assumed where the broker does not report it.
+const DEFAULT_MAX_RECORD_BYTES: usize = 1_000_000;
 
 /// A topic that must exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct TopicRequirement {
     pub name: String,
-    /// How it is made when it is missing; without it, missing is an error.
-    pub make: Option<Make>,
+    /// How to create the topic if it is missing; `None` makes a missing topic an error.
+    pub creation: Option<TopicCreation>,
 }
 
+/// Properties of a topic that Ebb creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Make {
+pub struct TopicCreation {
     pub partitions: u32,
     pub replication: u32,
     pub is_compacted: bool,
 }
 
-/// What there is.
+/// An existing topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Topic {
+pub struct TopicDescription {
     pub partitions: u32,
-    /// The largest batch, and so the largest record.
-    pub most_bytes: usize,
-    /// Records may be gone because newer ones have their key.
+    /// The largest record batch that the broker accepts, which also bounds a single record.
+    pub max_record_bytes: usize,
+    /// Whether the broker may delete records that a newer record with the same key replaces.
     pub is_compacted: bool,
 }
 
-/// Asks and makes.
+/// Describes topics and creates missing ones.
 pub struct Admin {
     settings: Settings,
-    asker: BaseProducer<Overheard>,
-    /// Nobody listens to what it says of its connections: it is made once a broker has answered.
-    client: OnceLock<AdminClient<DefaultClientContext>>,
+    metadata_client: BaseProducer<ConnectionErrors>,
+    /// Created on first use, after the metadata client has reached a broker: this client cannot report why a connection
+    /// fails.
+    admin_client: OnceLock<AdminClient<DefaultClientContext>>,
 }
 
 impl std::fmt::Debug for Admin {
@@ -63,108 +66,113 @@ impl std::fmt::Debug for Admin {
 
 impl Admin {
     pub fn new(settings: &Settings) -> Result<Self, Fault> {
-        let asker = settings.asker().create_with_context(Overheard::default()).map_err(not_made)?;
-        Ok(Self { settings: settings.clone(), asker, client: OnceLock::new() })
+        let metadata_client =
+            settings.metadata_client().create_with_context(ConnectionErrors::default()).map_err(client_not_created)?;
+        Ok(Self { settings: settings.clone(), metadata_client, admin_client: OnceLock::new() })
     }
 
-    fn client(&self) -> Result<&AdminClient<DefaultClientContext>, Fault> {
-        match self.client.get() {
+    fn admin_client(&self) -> Result<&AdminClient<DefaultClientContext>, Fault> {
+        match self.admin_client.get() {
             Some(client) => Ok(client),
             None => {
-                let made = self.settings.asker().create().map_err(not_made)?;
-                Ok(self.client.get_or_init(|| made))
+                let client = self.settings.metadata_client().create().map_err(client_not_created)?;
+                Ok(self.admin_client.get_or_init(|| client))
             }
         }
     }
 
-    /// The number of partitions, or nothing when there is no such topic. Who is not let in may be so later: a fault of
-    /// that kind says why, and asking again is right.
+    /// The number of partitions, or `None` if the topic does not exist.
+    ///
+    /// Missing permissions are reported as retryable: an administrator may grant them while Ebb waits.
     pub fn partitions(&self, topic: &str) -> Result<Option<u32>, Fault> {
-        let asked = self.asker.client().fetch_metadata(Some(topic), ASKING);
-        let metadata = asked.map_err(|error| self.explained(&error))?;
-        self.asker.context().forget();
-        let found = metadata.topics().iter().find(|found| found.name() == topic);
-        let missing = RDKafkaErrorCode::UnknownTopicOrPartition;
-        match found.map(|found| (found.error().map(RDKafkaErrorCode::from), found.partitions().len())) {
-            None => Ok(None),
-            Some((Some(code), _)) if code == missing || code == RDKafkaErrorCode::UnknownTopic => Ok(None),
-            Some((Some(RDKafkaErrorCode::TopicAuthorizationFailed), _)) => {
+        let response = self.metadata_client.client().fetch_metadata(Some(topic), METADATA_TIMEOUT);
+        let metadata = response.map_err(|error| self.fault_with_cause(&error))?;
+        self.metadata_client.context().clear();
+        let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else { return Ok(None) };
+        match found.error().map(RDKafkaErrorCode::from) {
+            None => Ok(Some(found.partitions().len() as u32)),
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => Ok(None),
+            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
                 let message = format!(
-                    "this user may not see {topic} (topic authorization failed); give it Read on a source, Write on an \
-                     output"
+                    "this user may not see {topic} (topic authorization failed); grant it Read on a source topic, Write \
+                     on an output topic"
                 );
-                Err(Fault::new(ASK, Remedy::Retry, message))
+                Err(Fault::new(DESCRIBE_TOPIC, Remedy::Retry, message))
             }
-            Some((Some(code), _)) => Err(Fault::repeatable(ASK, &KafkaError::MetadataFetch(code))),
-            Some((None, count)) => Ok(Some(count as u32)),
+            Some(code) => Err(Fault::idempotent(DESCRIBE_TOPIC, &KafkaError::MetadataFetch(code))),
         }
     }
 
-    /// A call that failed, with what the client says about its connections.
-    fn explained(&self, error: &KafkaError) -> Fault {
-        self.asker.poll(LISTENING);
-        let fault = Fault::repeatable(ASK, error);
-        match self.asker.context().reason() {
-            Some(reason) => Fault::new(ASK, fault.remedy, reason),
+    /// Prefers the connection error behind a failed call, if there is one, to the call's own "timed out".
+    fn fault_with_cause(&self, error: &KafkaError) -> Fault {
+        self.metadata_client.poll(ERROR_POLL);
+        let fault = Fault::idempotent(DESCRIBE_TOPIC, error);
+        match self.metadata_client.context().latest() {
+            Some(cause) => Fault::new(DESCRIBE_TOPIC, fault.remedy, cause),
             None => fault,
         }
     }
 
-    /// The topics, each made when it is missing and may be made.
-    pub async fn require(&self, wanted: &[Wanted]) -> Result<BTreeMap<String, Topic>, Fault> {
+    /// Describes the required topics and creates those that are missing and may be created.
+    pub async fn require(
+        &self,
+        requirements: &[TopicRequirement],
+    ) -> Result<BTreeMap<String, TopicDescription>, Fault> {
         let mut topics = BTreeMap::new();
-        for want in wanted {
-            let mut partitions = self.partitions(&want.name)?;
-            if partitions.is_none()
-                && let Some(make) = &want.make
-            {
-                self.make(&want.name, make).await?;
-                partitions = Some(make.partitions);
-            }
-            let Some(partitions) = partitions else {
-                let message = format!("there is no topic {}; make it, or set kafka.create_topics", want.name);
-                return Err(Fault::new(ASK, Remedy::End, message));
+        for TopicRequirement { name, creation } in requirements {
+            let partitions = match (self.partitions(name)?, creation) {
+                (Some(partitions), _) => partitions,
+                (None, Some(creation)) => {
+                    self.create(name, creation).await?;
+                    creation.partitions
+                }
+                (None, None) => {
+                    let message = format!("topic {name} does not exist; create it, or set kafka.create_topics");
+                    return Err(Fault::new(DESCRIBE_TOPIC, Remedy::End, message));
+                }
             };
-            topics.insert(want.name.clone(), self.describe(&want.name, partitions).await);
+            topics.insert(name.clone(), self.describe(name, partitions).await);
         }
         Ok(topics)
     }
 
-    async fn make(&self, name: &str, make: &Make) -> Result<(), Fault> {
-        let replication = TopicReplication::Fixed(make.replication as i32);
-        let topic = NewTopic::new(name, make.partitions as i32, replication);
-        let topic = if make.is_compacted { topic.set("cleanup.policy", "compact") } else { topic };
-        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-        let made = self.client()?.create_topics([&topic], &options).await;
-        let made = made.map_err(|error| Fault::repeatable("making a topic", &error))?;
-        for result in made {
+    async fn create(&self, name: &str, creation: &TopicCreation) -> Result<(), Fault> {
+        let replication = TopicReplication::Fixed(creation.replication as i32);
+        let topic = NewTopic::new(name, creation.partitions as i32, replication);
+        let topic = if creation.is_compacted { topic.set("cleanup.policy", "compact") } else { topic };
+        let options = AdminOptions::new().operation_timeout(Some(ADMIN_TIMEOUT));
+        let response = self.admin_client()?.create_topics([&topic], &options).await;
+        for result in response.map_err(|error| Fault::idempotent(CREATE_TOPIC, &error))? {
             match result {
-                Ok(name) => tracing::info!(topic = name, partitions = make.partitions, "topic made"),
+                Ok(name) => tracing::info!(topic = name, partitions = creation.partitions, "topic created"),
+                // Another instance created it in the meantime.
                 Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
                 Err((name, code)) => {
-                    return Err(Fault::new("making a topic", Remedy::End, format!("{name}: {code}")));
+                    return Err(Fault::new(CREATE_TOPIC, Remedy::End, format!("{name}: {code}")));
                 }
             }
         }
         Ok(())
     }
 
-    /// Brokers that do not tell are taken to be like most.
-    async fn describe(&self, topic: &str, partitions: u32) -> Topic {
-        let usual = Topic { partitions, most_bytes: USUAL_BYTES, is_compacted: false };
-        let Ok(client) = self.client() else { return usual };
-        let options = AdminOptions::new().request_timeout(Some(PATIENCE));
-        let told = client.describe_configs([&ResourceSpecifier::Topic(topic)], &options).await;
-        let Some(told) = told.ok().into_iter().flatten().flatten().next() else { return usual };
-        let value = |name: &str| told.get(name).and_then(|entry| entry.value.as_deref());
-        Topic {
+    /// Falls back to the broker's defaults if the topic's configuration cannot be read.
+    async fn describe(&self, topic: &str, partitions: u32) -> TopicDescription {
+        let default = TopicDescription { partitions, max_record_bytes: DEFAULT_MAX_RECORD_BYTES, is_compacted: false };
+        let Ok(client) = self.admin_client() else { return default };
+        let options = AdminOptions::new().request_timeout(Some(ADMIN_TIMEOUT));
+        let response = client.describe_configs([&ResourceSpecifier::Topic(topic)], &options).await;
+        let Some(config) = response.ok().into_iter().flatten().flatten().next() else { return default };
+        let value = |name: &str| config.get(name).and_then(|entry| entry.value.as_deref());
+        TopicDescription {
             partitions,
-            most_bytes: value("max.message.bytes").and_then(|told| told.parse().ok()).unwrap_or(USUAL_BYTES),
+            max_record_bytes: value("max.message.bytes")
+                .and_then(|bytes| bytes.parse().ok())
+                .unwrap_or(DEFAULT_MAX_RECORD_BYTES),
             is_compacted: value("cleanup.policy").is_some_and(|policy| policy.contains("compact")),
         }
     }
 }
 
-fn not_made(error: KafkaError) -> Fault {
-    Fault::new("making a client", Remedy::End, error)
+fn client_not_created(error: KafkaError) -> Fault {
+    Fault::new("creating a client", Remedy::End, error)
 }

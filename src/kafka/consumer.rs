@@ -45,7 +45,7 @@ pub struct Consumer {
     member: Option<CString>,
     /// As whom partitions were last reassigned, until the group has met again.
     reassigned: Option<Option<Membership>>,
-    is_dealt_out_by_members: bool,
+    uses_classic_protocol: bool,
 }
 
 impl std::fmt::Debug for Consumer {
@@ -63,11 +63,11 @@ impl Consumer {
             queues: BTreeMap::new(),
             doubtful: BTreeSet::new(),
             inner: Arc::new(inner),
-            patience: settings.coordinator_patience(),
+            patience: settings.coordinator_timeout(),
             noted: Instant::now(),
             member: None,
             reassigned: None,
-            is_dealt_out_by_members: settings.is_dealt_out_by_members(),
+            uses_classic_protocol: settings.uses_classic_protocol(),
         })
     }
 
@@ -178,7 +178,7 @@ impl Consumer {
             return Event::Failed(Fault::new("polling", Remedy::End, format!("{reason} ({code})")));
         }
         match error.rdkafka_error_code() {
-            Some(code) if fault::is_for_good(code) => Event::Failed(Fault::new("polling", Remedy::End, error)),
+            Some(code) if fault::is_permanent(code) => Event::Failed(Fault::new("polling", Remedy::End, error)),
             Some(RDKafkaErrorCode::AllBrokersDown) => Event::Down(error.to_string()),
             _ => {
                 tracing::warn!(%error, "polling");
@@ -251,10 +251,10 @@ impl Consumer {
         let before = self.membership();
         self.release(&starts.iter().map(|(part, _)| part.clone()).collect::<Vec<_>>())?;
         self.assign(&starts)?;
-        if self.is_dealt_out_by_members && self.membership() != before {
+        if self.uses_classic_protocol && self.membership() != before {
             return Err(Fault::new("assigning again", Remedy::End, "the group has met meanwhile"));
         }
-        self.reassigned = self.is_dealt_out_by_members.then_some(before);
+        self.reassigned = self.uses_classic_protocol.then_some(before);
         Ok(())
     }
 
@@ -293,7 +293,7 @@ impl Consumer {
                 }
                 Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => Taken::OutOfRange,
                 Some(code) if is_damage(code) => Taken::Damaged(code.to_string()),
-                Some(code) if fault::is_for_good(code) => Taken::Trouble(Fault::new("fetching", Remedy::End, code)),
+                Some(code) if fault::is_permanent(code) => Taken::Trouble(Fault::new("fetching", Remedy::End, code)),
                 Some(code) => Taken::Trouble(Fault::new("fetching", Remedy::Retry, code)),
             };
             self.doubtful.insert(part.clone());

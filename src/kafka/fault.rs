@@ -1,20 +1,20 @@
-//! What went wrong with the brokers, by what is to be done about it.
+//! Errors of Kafka calls, classified by what the caller must do next.
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use thiserror::Error;
 
-/// What is to be done.
+/// What the caller must do after a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// The same call again: nothing is lost.
+    /// Repeat the call: it had no effect.
     Retry,
-    /// Give the transaction up, go back to what is committed, and begin again with a new producer.
+    /// Abandon the transaction and its producer, and resume from the committed offsets with a new producer.
     StartOver,
-    /// This client can do nothing any more.
+    /// Stop: no call of this client can succeed any more.
     End,
 }
 
-/// A call that did not succeed.
+/// A failed call.
 #[derive(Debug, Clone, Error)]
 #[error("{call}: {message}")]
 pub struct Fault {
@@ -28,7 +28,8 @@ impl Fault {
         Self { remedy, call, message: message.to_string() }
     }
 
-    /// An error of a transactional call: unclassified ones leave the producer in doubt, so that it is given up.
+    /// An error of a transactional call. Unless librdkafka marks it as retriable, the outcome is unknown and the producer
+    /// must be replaced.
     pub(super) fn transaction(call: &'static str, error: &KafkaError) -> Self {
         let remedy = match error {
             KafkaError::Transaction(error) if error.is_retriable() => Remedy::Retry,
@@ -37,18 +38,18 @@ impl Fault {
         Self::new(call, remedy, error)
     }
 
-    /// An error of a call that only reads, or that may be repeated without harm.
-    pub(super) fn repeatable(call: &'static str, error: &KafkaError) -> Self {
+    /// An error of an idempotent call: it may be repeated unless the error is permanent.
+    pub(super) fn idempotent(call: &'static str, error: &KafkaError) -> Self {
         let remedy = match error.rdkafka_error_code() {
-            Some(code) if is_for_good(code) => Remedy::End,
+            Some(code) if is_permanent(code) => Remedy::End,
             _ => Remedy::Retry,
         };
         Self::new(call, remedy, error)
     }
 }
 
-/// Errors that no waiting mends.
-pub(super) fn is_for_good(code: RDKafkaErrorCode) -> bool {
+/// Whether retrying cannot help.
+pub(super) fn is_permanent(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
         code,

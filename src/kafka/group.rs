@@ -63,12 +63,12 @@ impl Group {
         let mut list = TopicPartitionList::new();
         list.add_partition(&part.topic, part.partition as i32);
         let asked = self.inner.committed_offsets(list, DECIDED_WITHIN).and_then(|found| committed_offset(&found));
-        asked.map_err(|error| Fault::repeatable("reading the committed offset", &error))
+        asked.map_err(|error| Fault::idempotent("reading the committed offset", &error))
     }
 
     pub fn extent(&self, part: &TopicPartition) -> Result<Extent, Fault> {
         let asked = self.inner.fetch_watermarks(&part.topic, part.partition as i32, PATIENCE);
-        let (first, next) = asked.map_err(|error| Fault::repeatable("reading the ends of the log", &error))?;
+        let (first, next) = asked.map_err(|error| Fault::idempotent("reading the ends of the log", &error))?;
         Ok(Extent { first: NextOffset(first.max(0) as u64), next: NextOffset(next.max(0) as u64) })
     }
 
@@ -76,7 +76,7 @@ impl Group {
     pub fn topic_id(&self, topic: &str) -> Result<TopicId, Fault> {
         let told = raw::topic_id(self.inner.client().native_ptr(), topic, PATIENCE.as_millis() as i32);
         told.map(TopicId).map_err(|code| {
-            let remedy = if fault::is_for_good(code) { Remedy::End } else { Remedy::Retry };
+            let remedy = if fault::is_permanent(code) { Remedy::End } else { Remedy::Retry };
             Fault::new("asking for a topic", remedy, code)
         })
     }
@@ -104,7 +104,7 @@ impl Group {
         let list = list_of(positions).map_err(|error| Fault::new("committing offsets", Remedy::StartOver, error))?;
         self.inner.commit(&list, CommitMode::Sync).map_err(|error| {
             let remedy = match error.rdkafka_error_code() {
-                Some(code) if fault::is_for_good(code) => Remedy::End,
+                Some(code) if fault::is_permanent(code) => Remedy::End,
                 _ => Remedy::StartOver,
             };
             Fault::new("committing offsets", remedy, error)

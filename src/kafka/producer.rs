@@ -1,8 +1,8 @@
-//! Producers: one that commits outputs and offsets in one transaction, and one without transactions.
+//! Producers: transactional ones, which commit outputs and offsets together, and idempotent ones without transactions.
 //!
-//! A producer that met any doubt is dropped and replaced: fencing a new one of the same name ends whatever the old one
-//! left open, and a late request of the old one is refused by its epoch. Only a transaction that holds nothing is ever
-//! aborted by hand.
+//! A transactional producer whose last commit has an uncertain outcome is dropped and replaced: a new producer with the
+//! same transactional id aborts what the old one left open, and the broker rejects late requests of the old epoch. For
+//! that reason only empty transactions are ever aborted explicitly.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,45 +18,48 @@ use super::context::lock;
 use super::fault::{Fault, Remedy};
 use super::group::{Group, Position, list_of};
 use super::raw::{self, Output, Topics};
-use super::settings::{Hears, Settings, TRANSACTION_TIMEOUT};
+use super::settings::{ReportMode, Settings, TRANSACTION_TIMEOUT};
 
-/// How long a full queue is left alone. The client's own poll would spin for as long.
-const TURN: Duration = Duration::from_millis(1);
-/// What is heard after each commit; each is a connection that was lost, or an output that was not written.
-const MOST_TOLD: usize = 16;
-/// Failed outputs stay unwritten until they are taken notice of: how long that takes at most.
-const SLICE: Duration = Duration::from_millis(10);
-/// Most delivered outputs that wait to be asked for.
-const MOST_PLACES: usize = 100_000;
+/// Pause while the send queue is full. librdkafka's own poll would spin for as long.
+const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(1);
+/// Callbacks served after each commit; each is a lost connection or a failed delivery.
+const MAX_CALLBACKS_PER_COMMIT: usize = 16;
+/// Interval at which a flush serves delivery failures: librdkafka counts a failed message as unsent until then.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Delivery reports kept until the caller collects them; further ones are dropped.
+const MAX_DELIVERY_REPORTS: usize = 100_000;
+const DELIVER: &str = "delivering";
+const CREATE_PRODUCER: &str = "creating a producer";
 
 /// Where a tagged output was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed {
+pub struct DeliveryReport {
     pub tag: usize,
-    /// The offset, or why it was not written.
+    /// The offset, or the delivery error.
     pub offset: Result<u64, String>,
 }
 
 #[derive(Debug, Default)]
-struct Deliveries {
-    failure: Mutex<Option<String>>,
-    placed: Mutex<Vec<Placed>>,
+struct ProducerState {
+    delivery_error: Mutex<Option<String>>,
+    reports: Mutex<Vec<DeliveryReport>>,
     was_disconnected: AtomicBool,
 }
 
-impl ClientContext for Deliveries {
+impl ClientContext for ProducerState {
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "producer");
+        tracing::debug!(%error, reason, "producer error");
         self.was_disconnected.store(true, Ordering::Release);
     }
 }
 
-impl ProducerContext for Deliveries {
+impl ProducerContext for ProducerState {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, tag: usize) {
         if let Err((error, _)) = result {
-            lock(&self.failure).get_or_insert_with(|| error.to_string());
+            lock(&self.delivery_error).get_or_insert_with(|| error.to_string());
         }
         if tag == 0 {
             return;
@@ -65,184 +68,186 @@ impl ProducerContext for Deliveries {
             Ok(message) => Ok(message.offset().max(0) as u64),
             Err((error, _)) => Err(error.to_string()),
         };
-        let mut placed = lock(&self.placed);
-        if placed.len() < MOST_PLACES {
-            placed.push(Placed { tag, offset });
+        let mut reports = lock(&self.reports);
+        if reports.len() < MAX_DELIVERY_REPORTS {
+            reports.push(DeliveryReport { tag, offset });
         }
     }
 }
 
-/// Whether an output was taken.
+/// Whether an output was accepted for sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendOutcome {
     Queued,
-    /// It is larger than its topic takes.
+    /// The output exceeds the topic's record size limit.
     TooLarge,
 }
 
-/// How sure a commit is.
+/// The outcome of a successful commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Committed {
-    Surely,
-    /// It succeeded, but a request of it may still be on its way: the producer must be replaced before the next.
-    WithDoubt,
+pub enum CommitOutcome {
+    Clean,
+    /// Committed, but a repeated commit request may still be in flight and could end the next transaction: replace the
+    /// producer first.
+    ReplaceProducer,
 }
 
-/// See the module.
+/// A Kafka producer with or without transactions.
 pub struct Producer {
-    // Before the producer: what it holds of topics must not outlive it.
+    // Declared before `inner`: topic handles must be destroyed before their client.
     topics: Topics,
-    inner: BaseProducer<Deliveries>,
-    is_open: bool,
-    /// A commit that took longer may have been sent twice: the second may arrive in the next transaction.
-    suspicious: Duration,
+    inner: BaseProducer<ProducerState>,
+    has_open_transaction: bool,
+    /// A commit that takes longer may have been sent twice.
+    commit_retry_threshold: Duration,
 }
 
 impl std::fmt::Debug for Producer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Producer").field("is_open", &self.is_open).finish()
+        f.debug_struct("Producer").field("has_open_transaction", &self.has_open_transaction).finish()
     }
 }
 
 impl Producer {
-    /// One that commits in transactions, under a name that ends every earlier producer of that name.
-    pub fn fence(settings: &Settings, id: &str, most_bytes: usize) -> Result<Self, Fault> {
-        let config = settings.transactional(id, most_bytes);
-        let inner: BaseProducer<Deliveries> = config
-            .create_with_context(Deliveries::default())
-            .map_err(|error| Fault::new("making a producer", Remedy::End, error))?;
+    /// Creates a transactional producer and fences all earlier ones with the same transactional id.
+    pub fn transactional(settings: &Settings, id: &str, max_record_bytes: usize) -> Result<Self, Fault> {
+        let config = settings.transactional_producer(id, max_record_bytes);
+        let inner: BaseProducer<ProducerState> = config
+            .create_with_context(ProducerState::default())
+            .map_err(|error| Fault::new(CREATE_PRODUCER, Remedy::End, error))?;
         inner.init_transactions(TRANSACTION_TIMEOUT).map_err(|error| match &error {
-            KafkaError::Transaction(inner) if super::fault::is_for_good(inner.code()) => {
+            KafkaError::Transaction(inner) if super::fault::is_permanent(inner.code()) => {
                 Fault::new("fencing", Remedy::End, error)
             }
             _ => Fault::new("fencing", Remedy::Retry, error),
         })?;
-        Ok(Self::around(inner, settings))
+        Ok(Self::new(inner, settings))
     }
 
-    /// One without transactions: what is sent may be seen before it is known to be whole.
-    pub fn plain(settings: &Settings, most_bytes: usize) -> Result<Self, Fault> {
-        Self::unfenced(settings, most_bytes, Hears::Failures)
+    /// Creates a producer without transactions: readers see each record as soon as it is written.
+    pub fn idempotent(settings: &Settings, max_record_bytes: usize) -> Result<Self, Fault> {
+        Self::without_transactions(settings, max_record_bytes, ReportMode::Failures)
     }
 
-    /// As [`Producer::plain`], and tells where tagged outputs were written.
-    pub fn placing(settings: &Settings, most_bytes: usize) -> Result<Self, Fault> {
-        Self::unfenced(settings, most_bytes, Hears::All)
+    /// Like [`Producer::idempotent`], and collects the [`DeliveryReport`]s of tagged outputs.
+    pub fn with_delivery_reports(settings: &Settings, max_record_bytes: usize) -> Result<Self, Fault> {
+        Self::without_transactions(settings, max_record_bytes, ReportMode::All)
     }
 
-    fn unfenced(settings: &Settings, most_bytes: usize, hears: Hears) -> Result<Self, Fault> {
-        let made = settings.producer(most_bytes, hears).create_with_context(Deliveries::default());
-        let inner = made.map_err(|error| Fault::new("making a producer", Remedy::End, error))?;
-        Ok(Self::around(inner, settings))
+    fn without_transactions(settings: &Settings, max_record_bytes: usize, reports: ReportMode) -> Result<Self, Fault> {
+        let created = settings.producer(max_record_bytes, reports).create_with_context(ProducerState::default());
+        let inner = created.map_err(|error| Fault::new(CREATE_PRODUCER, Remedy::End, error))?;
+        Ok(Self::new(inner, settings))
     }
 
-    fn around(inner: BaseProducer<Deliveries>, settings: &Settings) -> Self {
-        Self { topics: Topics::default(), inner, is_open: false, suspicious: settings.request_timeout() / 2 }
+    fn new(inner: BaseProducer<ProducerState>, settings: &Settings) -> Self {
+        let commit_retry_threshold = settings.request_timeout() / 2;
+        Self { topics: Topics::default(), inner, has_open_transaction: false, commit_retry_threshold }
     }
 
     /// Begins a transaction unless one is open.
-    pub fn begin(&mut self) -> Result<(), Fault> {
-        if !self.is_open {
+    pub fn begin_transaction(&mut self) -> Result<(), Fault> {
+        if !self.has_open_transaction {
             self.inner.begin_transaction().map_err(|error| Fault::transaction("beginning a transaction", &error))?;
-            self.is_open = true;
+            self.has_open_transaction = true;
         }
         Ok(())
     }
 
-    pub fn is_open(&self) -> bool {
-        self.is_open
+    pub fn has_open_transaction(&self) -> bool {
+        self.has_open_transaction
     }
 
-    /// Queues an output, waiting while the queue is full.
-    pub fn send(&mut self, output: &Output<'_>) -> Result<Sent, Fault> {
+    /// Queues an output; blocks while the queue is full.
+    pub fn send(&mut self, output: &Output<'_>) -> Result<SendOutcome, Fault> {
         let mut full_since = None;
         loop {
             match raw::produce(self.inner.client().native_ptr(), &mut self.topics, output) {
-                Ok(()) => return Ok(Sent::Queued),
-                Err(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(Sent::TooLarge),
+                Ok(()) => return Ok(SendOutcome::Queued),
+                Err(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(SendOutcome::TooLarge),
                 Err(RDKafkaErrorCode::QueueFull)
                     if full_since.get_or_insert_with(Instant::now).elapsed() < TRANSACTION_TIMEOUT =>
                 {
-                    std::thread::sleep(TURN);
+                    std::thread::sleep(FULL_QUEUE_PAUSE);
                     self.inner.poll(Duration::ZERO);
                 }
                 Err(code) => return Err(Fault::new("producing", Remedy::StartOver, code)),
             }
-            self.require_delivered()?;
+            self.check_deliveries()?;
         }
     }
 
-    /// Serves deliveries without waiting.
-    pub fn serve(&self) {
+    /// Serves delivery callbacks without blocking.
+    pub fn poll(&self) {
         if self.inner.in_flight_count() > 0 {
             self.inner.poll(Duration::ZERO);
         }
     }
 
-    /// Where tagged outputs were written, since this was last asked: of a producer that is placing.
-    pub fn placed(&self) -> Vec<Placed> {
-        std::mem::take(&mut *lock(&self.inner.context().placed))
+    /// Takes the delivery reports collected since the last call. Always empty unless the producer was created by
+    /// [`Producer::with_delivery_reports`].
+    pub fn delivery_reports(&self) -> Vec<DeliveryReport> {
+        std::mem::take(&mut *lock(&self.inner.context().reports))
     }
 
-    fn require_delivered(&self) -> Result<(), Fault> {
-        let failure = lock(&self.inner.context().failure).take();
-        failure.map_or(Ok(()), |why| Err(Fault::new("delivering", Remedy::StartOver, why)))
+    fn check_deliveries(&self) -> Result<(), Fault> {
+        let error = lock(&self.inner.context().delivery_error).take();
+        error.map_or(Ok(()), |error| Err(Fault::new(DELIVER, Remedy::StartOver, error)))
     }
 
-    /// Returns once everything sent is written, or something is not.
-    pub fn drain(&self) -> Result<(), Fault> {
+    /// Blocks until every queued output is written; fails on the first that is not.
+    pub fn flush(&self) -> Result<(), Fault> {
         let begun = Instant::now();
-        // The safe client's own flush spins, or sleeps for a tenth of a second.
-        while !raw::flush(self.inner.client().native_ptr(), SLICE) {
+        // rdkafka's own flush spins, or sleeps for 100 ms.
+        while !raw::flush(self.inner.client().native_ptr(), FLUSH_INTERVAL) {
             if begun.elapsed() > TRANSACTION_TIMEOUT {
-                return Err(Fault::new("delivering", Remedy::StartOver, "outputs were not written in time"));
+                return Err(Fault::new(DELIVER, Remedy::StartOver, "outputs were not written in time"));
             }
             self.inner.poll(Duration::ZERO);
         }
-        self.require_delivered()
+        self.check_deliveries()
     }
 
-    /// Puts positions into the open transaction.
-    pub fn add_offsets(&self, group: &Group, positions: &[Position]) -> Result<(), Fault> {
+    /// Adds the offsets to the open transaction.
+    pub fn send_offsets(&self, group: &Group, positions: &[Position]) -> Result<(), Fault> {
         const CALL: &str = "sending offsets to the transaction";
-        let over = |message: String| Fault::new(CALL, Remedy::StartOver, message);
-        let list = list_of(positions).map_err(|error| over(error.to_string()))?;
-        let metadata = group.inner.group_metadata().ok_or_else(|| over("not a member of the group".into()))?;
-        // What was asked for before this is no later membership than the one that is settled.
+        let fault = |message: String| Fault::new(CALL, Remedy::StartOver, message);
+        let list = list_of(positions).map_err(|error| fault(error.to_string()))?;
+        let metadata = group.inner.group_metadata().ok_or_else(|| fault("not a member of the group".into()))?;
+        // Checked after the metadata was read, so that the metadata cannot belong to a newer generation.
         group.require_settled()?;
-        repeat(|| self.inner.send_offsets_to_transaction(&list, &metadata, TRANSACTION_TIMEOUT), CALL)
+        retry(CALL, || self.inner.send_offsets_to_transaction(&list, &metadata, TRANSACTION_TIMEOUT))
     }
 
-    /// Gives the open transaction up, and with it what an earlier producer of this name left open in the same logs.
-    pub fn abort(&mut self) -> Result<(), Fault> {
-        repeat(|| self.inner.abort_transaction(TRANSACTION_TIMEOUT), "giving a transaction up")?;
-        self.is_open = false;
+    /// Aborts the open transaction, and with it what an earlier producer with the same id left open in its partitions.
+    pub fn abort_transaction(&mut self) -> Result<(), Fault> {
+        retry("aborting a transaction", || self.inner.abort_transaction(TRANSACTION_TIMEOUT))?;
+        self.has_open_transaction = false;
         Ok(())
     }
 
-    /// Commits the open transaction.
-    pub fn commit(&mut self) -> Result<Committed, Fault> {
+    pub fn commit_transaction(&mut self) -> Result<CommitOutcome, Fault> {
         let begun = Instant::now();
-        repeat(|| self.inner.commit_transaction(TRANSACTION_TIMEOUT), "committing the transaction")?;
-        self.is_open = false;
-        let took = begun.elapsed();
-        // What happened to connections is only told to those who poll, one thing at a time.
-        (0..MOST_TOLD).for_each(|_| self.inner.poll(Duration::ZERO));
+        retry("committing the transaction", || self.inner.commit_transaction(TRANSACTION_TIMEOUT))?;
+        self.has_open_transaction = false;
+        let elapsed = begun.elapsed();
+        // Each poll serves one callback, and lost connections are only reported by callbacks.
+        (0..MAX_CALLBACKS_PER_COMMIT).for_each(|_| self.inner.poll(Duration::ZERO));
         let was_disconnected = self.inner.context().was_disconnected.swap(false, Ordering::AcqRel);
-        let is_doubtful = was_disconnected || took > self.suspicious;
-        Ok(if is_doubtful { Committed::WithDoubt } else { Committed::Surely })
+        let may_have_been_repeated = was_disconnected || elapsed > self.commit_retry_threshold;
+        Ok(if may_have_been_repeated { CommitOutcome::ReplaceProducer } else { CommitOutcome::Clean })
     }
 }
 
-/// The same call again while librdkafka says that it may be repeated.
-fn repeat(call: impl Fn() -> Result<(), KafkaError>, name: &'static str) -> Result<(), Fault> {
+/// Repeats a transactional call while librdkafka marks its error as retriable.
+fn retry(call: &'static str, attempt: impl Fn() -> Result<(), KafkaError>) -> Result<(), Fault> {
     let begun = Instant::now();
     loop {
-        match call().map_err(|error| Fault::transaction(name, &error)) {
+        match attempt().map_err(|error| Fault::transaction(call, &error)) {
             Ok(()) => return Ok(()),
             Err(fault) if fault.remedy == Remedy::Retry && begun.elapsed() < TRANSACTION_TIMEOUT => {
-                tracing::debug!(%fault, "again");
-                std::thread::sleep(Duration::from_millis(20));
+                tracing::debug!(%fault, "transactional call failed, retrying");
+                std::thread::sleep(RETRY_PAUSE);
             }
             Err(fault) => return Err(Fault { remedy: Remedy::StartOver, ..fault }),
         }

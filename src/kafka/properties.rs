@@ -1,13 +1,13 @@
-//! Whether librdkafka knows a property and takes its value: asked of librdkafka itself, so that a mistyped one is found
-//! before anything connects. Rules between properties are only known when a client is made; they are not checked here.
+//! Checks librdkafka properties one at a time by asking librdkafka itself, so that a typo is found before a client
+//! connects. librdkafka checks combinations of properties only when it creates a client; this module does not.
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 
-/// Nothing when librdkafka takes `value` for `name`, or its own words against it.
+/// Fails with librdkafka's own message if it does not accept `value` for `name`.
 pub fn check(name: &str, value: &str) -> Result<(), String> {
     if name.contains('\0') || value.contains('\0') {
-        return Err("holds a NUL byte, which librdkafka cannot take; remove it".into());
+        return Err("contains a NUL byte, which librdkafka does not accept; remove it".into());
     }
     match ClientConfig::new().set(name, value).create_native_config() {
         Ok(_) => Ok(()),
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_properties_with_good_values_pass() {
+    fn known_properties_with_valid_values_are_accepted() {
         for (name, value) in [
             ("security.protocol", "SASL_SSL"),
             ("sasl.password", "anything at all"),
@@ -36,8 +36,8 @@ mod tests {
     }
 
     #[test]
-    fn mistyped_names_and_values_are_refused_in_librdkafkas_words() {
-        for (name, value, word) in [
+    fn unknown_names_and_invalid_values_are_rejected_with_librdkafkas_message() {
+        for (name, value, expected) in [
             ("securty.protocol", "SSL", "securty.protocol"),
             ("security.protocol", "SLS", "Invalid value"),
             ("fetch.max.bytes", "many", "Invalid value"),
@@ -47,7 +47,7 @@ mod tests {
             ("client.id", "a\0", "NUL"),
         ] {
             let refusal = check(name, value).unwrap_err();
-            assert!(refusal.contains(word), "{name}={value}: {refusal}");
+            assert!(refusal.contains(expected), "{name}={value}: {refusal}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Reads partitions outside of any group: one from its beginning to its present end, or what is committed at the end of
-//! some.
+//! Reads partitions without joining a group: a whole partition up to its current end, or the committed records at the
+//! end of a log.
 
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Headers, Message as _};
+use rdkafka::message::{BorrowedMessage, Headers, Message as _};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
 use super::event::TopicPartition;
@@ -14,153 +14,167 @@ use super::group::{CommittedOffset, committed_offset};
 use super::raw::{self, PartitionQueue};
 use super::settings::Settings;
 
-const CALL: &str = "reading a topic";
-const TURN: Duration = Duration::from_millis(200);
-const SHORT_TURN: Duration = Duration::from_millis(1);
-const BATCH: usize = 1_000;
+const READ_TOPIC: &str = "reading a topic";
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const TAIL_POLL_INTERVAL: Duration = Duration::from_millis(1);
+const TAIL_BATCH: usize = 1_000;
 
-/// Reaching the end is no error worth a line.
-struct Quiet;
+/// Logs errors at debug level: reaching the end of a partition is reported as one.
+struct ReaderContext;
 
-impl ClientContext for Quiet {
+impl ClientContext for ReaderContext {
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "reader");
+        tracing::debug!(%error, reason, "reader error");
     }
 }
 
-impl ConsumerContext for Quiet {}
+impl ConsumerContext for ReaderContext {}
 
-/// A record as it was read.
+/// A record of a compacted topic.
 #[derive(Debug, Clone, Copy)]
-pub struct Read<'a> {
+pub struct TopicRecord<'a> {
     pub key: &'a [u8],
-    /// Absent: the key was deleted.
+    /// `None` is a tombstone: the key was deleted.
     pub payload: Option<&'a [u8]>,
     /// The value of the first header.
     pub header: &'a [u8],
 }
 
-/// Shows every record, committed or not, to `see`; an error when the end is not reached within `patience`.
-pub fn read_all(
+impl<'a> TopicRecord<'a> {
+    fn new(message: &'a BorrowedMessage<'_>) -> Self {
+        let header = message.headers().and_then(|headers| headers.try_get(0)?.value);
+        Self { key: message.key().unwrap_or_default(), payload: message.payload(), header: header.unwrap_or_default() }
+    }
+}
+
+/// Passes every record of the partition to `visit`, committed or not; fails unless the end is reached within `timeout`.
+pub fn read_partition(
     settings: &Settings,
-    part: &TopicPartition,
-    patience: Duration,
-    mut see: impl FnMut(Read<'_>),
+    partition: &TopicPartition,
+    timeout: Duration,
+    mut visit: impl FnMut(TopicRecord<'_>),
 ) -> Result<(), Fault> {
-    let fault = |error: KafkaError| Fault::new(CALL, Remedy::Retry, error);
-    let consumer: BaseConsumer<Quiet> = settings.reader().create_with_context(Quiet).map_err(fault)?;
-    let (first, end) = consumer.fetch_watermarks(&part.topic, part.partition as i32, patience).map_err(fault)?;
-    if first >= end {
+    let fault = |error: KafkaError| Fault::new(READ_TOPIC, Remedy::Retry, error);
+    let consumer: BaseConsumer<ReaderContext> = settings.reader().create_with_context(ReaderContext).map_err(fault)?;
+    let (start, end) =
+        consumer.fetch_watermarks(&partition.topic, partition.partition as i32, timeout).map_err(fault)?;
+    if start >= end {
         return Ok(());
     }
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(&part.topic, part.partition as i32, Offset::Offset(first)).map_err(fault)?;
+    list.add_partition_offset(&partition.topic, partition.partition as i32, Offset::Offset(start)).map_err(fault)?;
     consumer.assign(&list).map_err(fault)?;
     let begun = Instant::now();
     loop {
-        match consumer.poll(TURN) {
+        match consumer.poll(POLL_INTERVAL) {
             None | Some(Err(KafkaError::MessageConsumption(_))) => {}
             Some(Err(KafkaError::PartitionEOF(_))) => return Ok(()),
             Some(Err(error)) => return Err(fault(error)),
-            Some(Ok(message)) => {
-                let header = message.headers().and_then(|headers| headers.try_get(0)?.value);
-                see(Read {
-                    key: message.key().unwrap_or_default(),
-                    payload: message.payload(),
-                    header: header.unwrap_or_default(),
-                });
-            }
+            Some(Ok(message)) => visit(TopicRecord::new(&message)),
         }
-        if begun.elapsed() > patience {
-            return Err(Fault::new(CALL, Remedy::Retry, format!("{part} was not read to its end in time")));
+        if begun.elapsed() > timeout {
+            return Err(end_not_reached(partition));
         }
     }
 }
 
-/// What the group has committed of a partition, whatever a transaction that is not decided would make of it.
-pub fn committed_so_far(
+/// The group's committed offset as of the last decided transaction. Unlike [`Group::committed`](super::Group::committed)
+/// it does not wait for pending transactional offset commits.
+pub fn committed_offset_ignoring_pending(
     settings: &Settings,
-    part: &TopicPartition,
-    patience: Duration,
+    partition: &TopicPartition,
+    timeout: Duration,
 ) -> Result<Option<CommittedOffset>, Fault> {
     let fault = |error: KafkaError| Fault::new("reading the committed offset", Remedy::Retry, error);
-    let consumer: BaseConsumer<Quiet> = settings.reader().create_with_context(Quiet).map_err(fault)?;
+    let consumer: BaseConsumer<ReaderContext> = settings.reader().create_with_context(ReaderContext).map_err(fault)?;
     let mut list = TopicPartitionList::new();
-    list.add_partition(&part.topic, part.partition as i32);
-    consumer.committed_offsets(list, patience).and_then(|found| committed_offset(&found)).map_err(fault)
+    list.add_partition(&partition.topic, partition.partition as i32);
+    consumer.committed_offsets(list, timeout).and_then(|found| committed_offset(&found)).map_err(fault)
 }
 
-/// Where a log ends.
+/// The boundaries of a partition's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ends {
-    pub first: u64,
-    /// Every transaction before this is committed or given up.
-    pub decided: u64,
-    /// Behind the last record, decided or not.
-    pub written: u64,
+pub struct LogEnds {
+    pub log_start: u64,
+    /// Every transaction before this offset is committed or aborted.
+    pub last_stable: u64,
+    /// The offset after the last record, whether its transaction is decided or not.
+    pub high_watermark: u64,
 }
 
-/// Looks at the ends of logs.
-pub struct Tail {
-    inner: BaseConsumer<Quiet>,
-    patience: Duration,
+/// Reads committed records at the end of partitions.
+pub struct TailReader {
+    inner: BaseConsumer<ReaderContext>,
+    timeout: Duration,
 }
 
-impl std::fmt::Debug for Tail {
+impl std::fmt::Debug for TailReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tail")
+        f.write_str("TailReader")
     }
 }
 
-impl Tail {
-    pub fn new(settings: &Settings, patience: Duration) -> Result<Self, Fault> {
-        let made = settings.tail().create_with_context(Quiet);
-        Ok(Self { inner: made.map_err(|error| Fault::new(CALL, Remedy::Retry, error))?, patience })
+impl TailReader {
+    pub fn new(settings: &Settings, timeout: Duration) -> Result<Self, Fault> {
+        let created = settings.tail_reader().create_with_context(ReaderContext);
+        Ok(Self { inner: created.map_err(|error| Fault::new(READ_TOPIC, Remedy::Retry, error))?, timeout })
     }
 
-    /// Where a log begins, and up to where it is decided.
-    pub fn decided(&self, part: &TopicPartition) -> Result<(u64, u64), Fault> {
-        let asked = self.inner.fetch_watermarks(&part.topic, part.partition as i32, self.patience);
-        let (first, decided) = asked.map_err(|error| Fault::repeatable(CALL, &error))?;
-        Ok((first.max(0) as u64, decided.max(0) as u64))
+    /// The log start offset and the last stable offset.
+    pub fn stable_range(&self, partition: &TopicPartition) -> Result<(u64, u64), Fault> {
+        let response = self.inner.fetch_watermarks(&partition.topic, partition.partition as i32, self.timeout);
+        let (log_start, last_stable) = response.map_err(|error| Fault::idempotent(READ_TOPIC, &error))?;
+        Ok((log_start.max(0) as u64, last_stable.max(0) as u64))
     }
 
-    /// Shows what the last header of this name says in every committed record from `from` on, which lies within the log.
+    /// Passes the last header named `header` of every committed record at or after `from` to `visit`. `from` must lie
+    /// within the log.
     pub fn read(
         &self,
-        part: &TopicPartition,
+        partition: &TopicPartition,
         from: u64,
         header: &str,
-        mut see: impl FnMut(&[u8]),
-    ) -> Result<Ends, Fault> {
-        let again = |error: KafkaError| Fault::repeatable(CALL, &error);
-        let (client, partition) = (self.inner.client().native_ptr(), part.partition as i32);
-        // Asked before anything is read: what is decided meanwhile may have been passed.
-        let (first, decided) = self.decided(part)?;
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(&part.topic, partition, Offset::Offset(from as i64)).map_err(again)?;
-        let queue = PartitionQueue::of(client, &part.topic, partition, BATCH);
-        let mut queue = queue.ok_or_else(|| Fault::new(CALL, Remedy::Retry, format!("{part} has no queue")))?;
-        self.inner.assign(&list).map_err(again)?;
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<LogEnds, Fault> {
+        // Read first: transactions that are decided during the read may lie before the read position.
+        let (log_start, last_stable) = self.stable_range(partition)?;
+        let retryable = |error: KafkaError| Fault::idempotent(READ_TOPIC, &error);
+        let mut queue = self.assign(partition, from)?;
         let begun = Instant::now();
         let mut is_at_end = false;
         while !is_at_end {
             for message in queue.take() {
                 match message.error() {
-                    None => message.last_header(header).into_iter().for_each(&mut see),
+                    None => message.last_header(header).into_iter().for_each(&mut visit),
                     Some(RDKafkaErrorCode::PartitionEOF) => is_at_end = true,
-                    Some(code) if fault::is_for_good(code) => return Err(Fault::new(CALL, Remedy::End, code)),
-                    Some(code) => return Err(Fault::new(CALL, Remedy::Retry, code)),
+                    Some(code) if fault::is_permanent(code) => return Err(Fault::new(READ_TOPIC, Remedy::End, code)),
+                    Some(code) => return Err(Fault::new(READ_TOPIC, Remedy::Retry, code)),
                 }
             }
-            if begun.elapsed() > self.patience {
-                return Err(Fault::new(CALL, Remedy::Retry, format!("{part} was not read to its end in time")));
+            if begun.elapsed() > self.timeout {
+                return Err(end_not_reached(partition));
             }
-            // Nothing comes this way but what the client has to be served for.
-            self.inner.poll(SHORT_TURN);
+            // Records arrive in the partition's own queue; this serves the client's callbacks.
+            self.inner.poll(TAIL_POLL_INTERVAL);
         }
-        let written = raw::known_end(client, &part.topic, partition);
-        self.inner.unassign().map_err(again)?;
-        Ok(Ends { first, decided, written: written.unwrap_or(decided).max(decided) })
+        let high_watermark =
+            raw::known_end(self.inner.client().native_ptr(), &partition.topic, partition.partition as i32);
+        self.inner.unassign().map_err(retryable)?;
+        Ok(LogEnds { log_start, last_stable, high_watermark: high_watermark.unwrap_or(last_stable).max(last_stable) })
     }
+
+    fn assign(&self, partition: &TopicPartition, from: u64) -> Result<PartitionQueue, Fault> {
+        let retryable = |error: KafkaError| Fault::idempotent(READ_TOPIC, &error);
+        let (topic, index) = (&partition.topic, partition.partition as i32);
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, index, Offset::Offset(from as i64)).map_err(retryable)?;
+        let queue = PartitionQueue::of(self.inner.client().native_ptr(), topic, index, TAIL_BATCH);
+        let queue = queue.ok_or_else(|| Fault::new(READ_TOPIC, Remedy::Retry, format!("{partition} has no queue")))?;
+        self.inner.assign(&list).map_err(retryable)?;
+        Ok(queue)
+    }
+}
+
+fn end_not_reached(partition: &TopicPartition) -> Fault {
+    Fault::new(READ_TOPIC, Remedy::Retry, format!("{partition} was not read to its end in time"))
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{Committed, Consumer, Event, Member, Position, Producer, Roll, Settings, Taken, TopicPartition};
+use ebb::kafka::{
+    CommitOutcome, Consumer, Event, GroupInspector, Member, Position, Producer, Settings, Taken, TopicPartition,
+};
 use ebb_core::NextOffset;
 
 use crate::broker::{Cluster, ClusterSpec};
@@ -136,7 +138,7 @@ fn what_is_held_is_nobody_elses_and_read_from_where_it_is_sought() {
 }
 
 /// The members of the group, once it is at rest.
-fn members(roll: &Roll) -> Vec<Member> {
+fn members(roll: &GroupInspector) -> Vec<Member> {
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < PATIENCE, "the group is not at rest after {PATIENCE:?}");
@@ -160,7 +162,7 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
     let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
     take_on(&mut consumer, &parts);
     let group = consumer.group();
-    let roll = Roll::new(&settings).expect("a client");
+    let roll = GroupInspector::new(&settings).expect("a client");
     let before = members(&roll);
 
     // Nobody polls while the session ends: librdkafka asks to have both given up, and nobody has heard it yet.
@@ -178,9 +180,9 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
 
     // The brokers would take what is committed now: it comes from a member.
     assert!(!group.is_settled(), "a membership is trusted that was never heard of");
-    let mut producer = Producer::fence(&settings, "members", 1 << 20).expect("a producer");
-    producer.begin().expect("a transaction");
-    let refused = producer.add_offsets(&group, &position()).expect_err("offsets of what may be another's");
+    let mut producer = Producer::transactional(&settings, "members", 1 << 20).expect("a producer");
+    producer.begin_transaction().expect("a transaction");
+    let refused = producer.send_offsets(&group, &position()).expect_err("offsets of what may be another's");
     assert!(refused.to_string().contains("the group has changed"), "{refused}");
     group.commit(&position()).expect_err("offsets of what may be another's");
 
@@ -189,8 +191,8 @@ fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
     assert!(!group.is_settled(), "what was lost is not given up yet");
     consumer.release(&parts[1..]).expect("released");
     take_on(&mut consumer, &parts);
-    producer.add_offsets(&group, &position()).expect("offsets of what is ours");
-    assert_eq!(producer.commit().expect("committed"), Committed::Surely);
+    producer.send_offsets(&group, &position()).expect("offsets of what is ours");
+    assert_eq!(producer.commit_transaction().expect("committed"), CommitOutcome::Clean);
     assert_eq!(cluster.admin().committed(GROUP, "clicks"), [None, Some(7)]);
     drop(group);
     consumer.close();
@@ -243,13 +245,13 @@ fn a_partition_that_nobody_has_is_found_and_dealt_out() {
     // It dies in the middle of it, and comes back as the service: the group takes itself for complete.
     drop(one);
     let service = Ebb::start(&site.config(&Setup::new("orphans")), free_address(), &[]);
-    let roll = Roll::new(&named("one")).expect("a client");
+    let roll = GroupInspector::new(&named("one")).expect("a client");
     while site.committed("orphans") == 0 {
         assert!(begun.elapsed() < PATIENCE, "the service is not at work");
         follow(&mut two, &mut twos);
     }
     let members = members(&roll);
-    assert_eq!(members.iter().map(|member| member.parts.len()).sum::<usize>(), 1, "nothing is amiss: {members:?}");
+    assert_eq!(members.iter().map(|member| member.assignment.len()).sum::<usize>(), 1, "nothing is amiss: {members:?}");
     let seen = Instant::now();
     while twos.len() != 1 {
         assert!(seen.elapsed() < PATIENCE, "nobody has it");

@@ -8,7 +8,7 @@ use super::super::faults::{self, Mutant};
 use super::tenant::{Owned, State, Tenant};
 use super::worker::{Emitted, KafkaWorker};
 use super::{Command, Delivery};
-use crate::kafka::{Committed, Fault, Position, Remedy, TopicId};
+use crate::kafka::{CommitOutcome, Fault, Position, Remedy, TopicId};
 use ebb_core::NextOffset;
 
 impl KafkaWorker {
@@ -24,9 +24,9 @@ impl KafkaWorker {
             let result = watchdog.during("committing", || self.commit_positions(delivery, &positions));
             self.links.metrics.transaction_seconds.observe(begun.elapsed().as_secs_f64());
             match result {
-                Ok(Committed::Surely) => self.settle(delivery),
+                Ok(CommitOutcome::Clean) => self.settle(delivery),
                 // A request of it may still be on its way, and nobody knows what came of it (K3).
-                Ok(Committed::WithDoubt) => self.start_over(delivery, &doubt()),
+                Ok(CommitOutcome::ReplaceProducer) => self.start_over(delivery, &doubt()),
                 Err(fault) if fault.remedy == Remedy::End => self.end(&fault),
                 Err(_) if Mutant::IgnoreCommitError.is_on() => {
                     self.producers.remove(&delivery);
@@ -55,7 +55,7 @@ impl KafkaWorker {
         dirty.filter_map(position).collect()
     }
 
-    fn commit_positions(&mut self, delivery: Delivery, positions: &[Position]) -> Result<Committed, Fault> {
+    fn commit_positions(&mut self, delivery: Delivery, positions: &[Position]) -> Result<CommitOutcome, Fault> {
         let group = self.links.group.clone();
         self.require_same_topics(delivery)?;
         if Mutant::OffsetsFirst.is_on() {
@@ -64,23 +64,23 @@ impl KafkaWorker {
         if Mutant::NoTransaction.is_on()
             && let Some(plain) = self.producers.get(&Delivery::AtLeastOnce)
         {
-            plain.drain()?;
+            plain.flush()?;
         }
         let missing = || Fault::new("committing", Remedy::StartOver, "the producer was given up");
         match delivery {
-            Delivery::Nothing => group.commit(positions).map(|()| Committed::Surely),
+            Delivery::Nothing => group.commit(positions).map(|()| CommitOutcome::Clean),
             Delivery::AtLeastOnce => {
-                self.producers.get(&delivery).ok_or_else(missing)?.drain()?;
-                group.commit(positions).map(|()| Committed::Surely)
+                self.producers.get(&delivery).ok_or_else(missing)?.flush()?;
+                group.commit(positions).map(|()| CommitOutcome::Clean)
             }
             Delivery::ExactlyOnce => {
                 let producer = self.producers.get_mut(&delivery).ok_or_else(missing)?;
-                producer.begin()?;
-                producer.drain()?;
+                producer.begin_transaction()?;
+                producer.flush()?;
                 faults::pass("before_offsets");
-                producer.add_offsets(&group, positions)?;
+                producer.send_offsets(&group, positions)?;
                 faults::pass("after_offsets");
-                let committed = faults::pass_during("during_commit", || producer.commit())?;
+                let committed = faults::pass_during("during_commit", || producer.commit_transaction())?;
                 faults::pass("after_commit");
                 Ok(committed)
             }

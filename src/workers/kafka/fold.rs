@@ -150,7 +150,7 @@ impl KafkaWorker {
         let missing = || Fault::new("producing", Remedy::StartOver, "the producer was given up");
         let producer = self.producers.get_mut(&used).ok_or_else(missing)?;
         if used == Delivery::ExactlyOnce {
-            producer.begin()?;
+            producer.begin_transaction()?;
         }
         let tenant = &mut self.tenants[shard];
         let part = tenant.part.clone();
@@ -161,7 +161,7 @@ impl KafkaWorker {
                 self.emitted.bytes += self.emitter.emit(producer, &stream.outputs, &part, message, outcome)?;
             }
         }
-        producer.serve();
+        producer.poll();
         self.emitted.records += messages.len();
         faults::pass("after_produce");
         Ok(())

@@ -10,7 +10,7 @@ use std::ffi::CString;
 use tokio::sync::oneshot;
 
 use super::super::message::{RecordError, Recorded, Submission};
-use crate::kafka::{Fault, Output, Placed, Producer, Remedy, Sent, Settings, TopicPartition};
+use crate::kafka::{DeliveryReport, Fault, Output, Producer, Remedy, SendOutcome, Settings, TopicPartition};
 
 /// Outcomes kept while a write is on its way; an older one means that the answer is not known.
 const MOST_KEPT: usize = 200_000;
@@ -87,7 +87,7 @@ impl Ingest {
         let topic = CString::new(&*part.topic).map_err(|error| end(error.to_string()))?;
         let producer = match self.producer.take() {
             Some(producer) => producer,
-            None => Producer::placing(settings, MOST_BYTES)?,
+            None => Producer::with_delivery_reports(settings, MOST_BYTES)?,
         };
         let producer = self.producer.insert(producer);
         for (place, event) in events.iter().enumerate() {
@@ -104,8 +104,8 @@ impl Ingest {
             };
             self.sent.insert(tag, (shard, Seat { request, place }));
             match producer.send(&output)? {
-                Sent::Queued => {}
-                Sent::TooLarge => return Err(end("the event is larger than a topic takes".into())),
+                SendOutcome::Queued => {}
+                SendOutcome::TooLarge => return Err(end("the event is larger than a topic takes".into())),
             }
         }
         self.kept.entry(shard).or_default();
@@ -127,8 +127,8 @@ impl Ingest {
     /// Takes notice of what was written meanwhile, and forgets who no longer waits.
     pub(super) fn serve(&mut self) {
         let Some(producer) = &self.producer else { return };
-        producer.serve();
-        for Placed { tag, offset } in producer.placed() {
+        producer.poll();
+        for DeliveryReport { tag, offset } in producer.delivery_reports() {
             let Some((shard, seat)) = self.sent.remove(&tag) else { continue };
             match offset {
                 Err(why) => self.fail(seat.request, RecordError::Journal(why)),

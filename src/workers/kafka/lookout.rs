@@ -1,4 +1,4 @@
-//! Looks for partitions that the group has given to nobody and does not know of (see [`Roll`]).
+//! Looks for partitions that the group has given to nobody and does not know of (see [`GroupInspector`]).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::super::worker::StartError;
 use super::Running;
-use crate::kafka::{Fault, Member, Roll, Settings, TopicPartition};
+use crate::kafka::{Fault, GroupInspector, Member, Settings, TopicPartition};
 
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// What was seen once may be a rebalance half-way.
@@ -15,7 +15,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_millis(200);
 
 struct Lookout {
-    roll: Roll,
+    roll: GroupInspector,
     /// This instance's own name in the group.
     name: String,
     parts: BTreeSet<TopicPartition>,
@@ -28,8 +28,8 @@ pub(in crate::workers) fn look_out(
     parts: BTreeSet<TopicPartition>,
     running: Running,
 ) -> Result<(), StartError> {
-    let Some(name) = settings.instance.clone().filter(|_| settings.is_dealt_out_by_members()) else { return Ok(()) };
-    let roll = Roll::new(settings)?;
+    let Some(name) = settings.instance.clone().filter(|_| settings.uses_classic_protocol()) else { return Ok(()) };
+    let roll = GroupInspector::new(settings)?;
     let lookout = Lookout { roll, name, parts, running };
     thread::Builder::new().name("lookout".into()).spawn(move || lookout.run())?;
     Ok(())
@@ -68,14 +68,14 @@ impl Lookout {
         if !orphans.is_empty() && orphans == *seen && is_first(&self.name, &members) {
             tracing::warn!(partitions = orphans.len(), "nobody has these partitions: calling the group together");
             let topics: BTreeSet<&str> = self.parts.iter().map(|part| &*part.topic).collect();
-            self.roll.call_together(&topics.into_iter().collect::<Vec<_>>())?;
+            self.roll.trigger_rebalance(&topics.into_iter().collect::<Vec<_>>())?;
         }
         Ok(orphans)
     }
 }
 
 fn orphans(all: &BTreeSet<TopicPartition>, members: &[Member]) -> BTreeSet<TopicPartition> {
-    let given: BTreeSet<&TopicPartition> = members.iter().flat_map(|member| &member.parts).collect();
+    let given: BTreeSet<&TopicPartition> = members.iter().flat_map(|member| &member.assignment).collect();
     all.iter().filter(|part| !given.contains(part)).cloned().collect()
 }
 
@@ -93,7 +93,7 @@ mod tests {
     fn what_nobody_has_is_an_orphan_and_one_member_acts_on_it() {
         let part = |partition| TopicPartition { topic: "clicks".into(), partition };
         let member =
-            |id: &str, parts: &[u32]| Member { id: id.into(), parts: parts.iter().copied().map(part).collect() };
+            |id: &str, parts: &[u32]| Member { id: id.into(), assignment: parts.iter().copied().map(part).collect() };
         let all: BTreeSet<TopicPartition> = (0..4).map(part).collect();
         let members = [member("ebb-1-x", &[2, 3]), member("ebb-0-y", &[])];
         assert_eq!(orphans(&all, &members), BTreeSet::from([part(0), part(1)]));

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 
-use crate::kafka::{Fault, Message, Output, Producer, Remedy, Sent, TopicPartition};
+use crate::kafka::{Fault, Message, Output, Producer, Remedy, SendOutcome, TopicPartition};
 use ebb_core::{Outcome, Reason, Verdict};
 
 /// A topic that outputs go to.
@@ -123,8 +123,8 @@ impl Emitter {
             tag: 0,
         };
         match producer.send(&output)? {
-            Sent::Queued => Ok(output.key.map_or(0, <[u8]>::len) + output.payload.map_or(0, <[u8]>::len)),
-            Sent::TooLarge => {
+            SendOutcome::Queued => Ok(output.key.map_or(0, <[u8]>::len) + output.payload.map_or(0, <[u8]>::len)),
+            SendOutcome::TooLarge => {
                 self.emit_stub(producer, outputs.rejected.as_ref().unwrap_or(target), part, outcome, &output)
             }
         }
@@ -151,8 +151,8 @@ impl Emitter {
             ..*output
         };
         match producer.send(&stub)? {
-            Sent::Queued => Ok(0),
-            Sent::TooLarge => {
+            SendOutcome::Queued => Ok(0),
+            SendOutcome::TooLarge => {
                 Err(Fault::new("producing", Remedy::End, format!("{part}: the output topic takes nothing")))
             }
         }

@@ -14,7 +14,7 @@ use super::super::faults::Mutant;
 use super::tenant::Tenant;
 use super::worker::KafkaWorker;
 use super::{Delivery, outputs};
-use crate::kafka::{CommittedOffset, Ends, Fault, Remedy, TRANSACTION_TIMEOUT, Tail, TopicPartition};
+use crate::kafka::{CommittedOffset, Fault, LogEnds, Remedy, TRANSACTION_TIMEOUT, TailReader, TopicPartition};
 use ebb_core::NextOffset;
 
 /// How long a look at the outputs takes at most.
@@ -96,14 +96,14 @@ impl Ledger {
 struct Seen {
     /// Sources of the outputs that readers have.
     sources: BTreeSet<u64>,
-    ends: Vec<Ends>,
+    ends: Vec<LogEnds>,
     /// All of it was seen.
     is_whole: bool,
 }
 
 impl Seen {
     fn written(&self) -> Vec<u64> {
-        self.ends.iter().map(|end| end.written).collect()
+        self.ends.iter().map(|end| end.high_watermark).collect()
     }
 }
 
@@ -209,13 +209,13 @@ impl KafkaWorker {
         let mut seen = Seen { sources: BTreeSet::new(), ends: Vec::new(), is_whole };
         let tail = match self.tail.take() {
             Some(tail) => tail,
-            None => Tail::new(&self.links.options.settings, PATIENCE)?,
+            None => TailReader::new(&self.links.options.settings, PATIENCE)?,
         };
         let tail = self.tail.insert(tail);
         let source = format!("{}/", tenant.part);
         for (at, place) in tenant.places().iter().enumerate() {
             let (ends, is_whole) = match footing {
-                None => (tail.read(place, tail.decided(place)?.1, outputs::SOURCE, |_| ())?, true),
+                None => (tail.read(place, tail.stable_range(place)?.1, outputs::SOURCE, |_| ())?, true),
                 Some(footing) => {
                     let look = Look { tail, place, source: &source, since: footing.since, from: footing.ends[at] };
                     look.back(FIRST_LOOK + 2 * footing.outputs, &mut seen.sources)?
@@ -231,15 +231,15 @@ impl KafkaWorker {
 impl Tenant {
     /// Whether everything that was written when the outputs were first looked at is decided. Whoever shares an output goes
     /// on writing to it.
-    fn is_decided(&mut self, ends: &[Ends]) -> bool {
-        let first = self.first_seen.get_or_insert_with(|| ends.iter().map(|end| end.written).collect());
-        ends.iter().zip(first).all(|(now, first)| now.decided >= now.written.min(*first))
+    fn is_decided(&mut self, ends: &[LogEnds]) -> bool {
+        let first = self.first_seen.get_or_insert_with(|| ends.iter().map(|end| end.high_watermark).collect());
+        ends.iter().zip(first).all(|(now, first)| now.last_stable >= now.high_watermark.min(*first))
     }
 }
 
 /// A look at one output.
 struct Look<'a> {
-    tail: &'a Tail,
+    tail: &'a TailReader,
     place: &'a TopicPartition,
     /// What the sources of our outputs begin with.
     source: &'a str,
@@ -250,9 +250,9 @@ struct Look<'a> {
 
 impl Look<'_> {
     /// Goes back until an output is older than what is looked for; whether it got there.
-    fn back(&self, mut far: u64, sources: &mut BTreeSet<u64>) -> Result<(Ends, bool), Fault> {
+    fn back(&self, mut far: u64, sources: &mut BTreeSet<u64>) -> Result<(LogEnds, bool), Fault> {
         loop {
-            let (first, decided) = self.tail.decided(self.place)?;
+            let (first, decided) = self.tail.stable_range(self.place)?;
             let least = self.from.max(first).min(decided);
             let from = decided.saturating_sub(far).max(least);
             let (mut oldest, mut found) = (None, Vec::new());

@@ -143,7 +143,7 @@ impl KafkaWorker {
             return Err(fault);
         }
         tracing::warn!(shard = %tenant.id, %fault, "not waiting any longer for a transaction that hangs");
-        kafka::committed_so_far(&self.links.options.settings, &tenant.part, SHORT)
+        kafka::committed_offset_ignoring_pending(&self.links.options.settings, &tenant.part, SHORT)
     }
 
     /// Ends what an earlier life of a producer left open in the outputs of its partitions and in the group's offsets.
@@ -152,7 +152,7 @@ impl KafkaWorker {
     /// found missing, and emitted again ([`proof`](super::proof)).
     fn close_former(&self, producer: &mut Producer) -> Result<(), Fault> {
         let mine = || self.tenants.iter().filter(|tenant| tenant.stream.delivery == Delivery::ExactlyOnce);
-        producer.begin()?;
+        producer.begin_transaction()?;
         for (topic, partition) in mine().flat_map(|tenant| tenant.stream.outputs.places(&tenant.part)) {
             // With a key, as compacted topics ask for it.
             let key = Some(&b"ebb"[..]);
@@ -160,11 +160,11 @@ impl KafkaWorker {
                 Output { topic, partition, key, payload: None, timestamp_ms: 0, source: None, headers: &[], tag: 0 };
             producer.send(&nothing)?;
         }
-        producer.drain()?;
+        producer.flush()?;
         let nowhere =
             |tenant: &Tenant| Position { part: tenant.part.clone(), next: NextOffset(0), note: String::new() };
-        producer.add_offsets(&self.links.group, &mine().take(1).map(nowhere).collect::<Vec<_>>())?;
-        producer.abort()
+        producer.send_offsets(&self.links.group, &mine().take(1).map(nowhere).collect::<Vec<_>>())?;
+        producer.abort_transaction()
     }
 
     /// The best state there is for what is committed, and where reading begins.
@@ -289,7 +289,7 @@ impl KafkaWorker {
             Delivery::ExactlyOnce => {
                 faults::pass("before_fence");
                 let made = self.watchdog.during("fencing", || {
-                    Producer::fence(&options.settings, &self.transactional_id, options.most_bytes)
+                    Producer::transactional(&options.settings, &self.transactional_id, options.most_bytes)
                 });
                 faults::pass("after_fence");
                 let mut made = made?;
@@ -297,7 +297,7 @@ impl KafkaWorker {
                 self.has_fenced = true;
                 made
             }
-            Delivery::AtLeastOnce => Producer::plain(&options.settings, options.most_bytes)?,
+            Delivery::AtLeastOnce => Producer::idempotent(&options.settings, options.most_bytes)?,
         };
         self.producers.insert(delivery, made);
         Ok(())

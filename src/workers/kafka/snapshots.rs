@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::time::Duration;
 
-use crate::kafka::{Fault, Output, Producer, Read, Remedy, Sent, Settings, TopicPartition, read_all};
+use crate::kafka::{
+    Fault, Output, Producer, Remedy, SendOutcome, Settings, TopicPartition, TopicRecord, read_partition,
+};
 use crate::store::{Identity, ShardId};
 use ebb_core::NextOffset;
 use ebb_sketch::codec::{CodecError, Reader, Writer};
@@ -65,7 +67,7 @@ impl Snapshots {
         let (shard, identity, next) = about;
         let producer = match self.producer.take() {
             Some(producer) => producer,
-            None => Producer::plain(settings, MOST_BYTES)?,
+            None => Producer::idempotent(settings, MOST_BYTES)?,
         };
         let producer = self.producer.insert(producer);
         let turn = self.turns.entry(shard.clone()).or_default();
@@ -87,8 +89,10 @@ impl Snapshots {
                 tag: 0,
             })?;
             match sent {
-                Sent::Queued => Ok(()),
-                Sent::TooLarge => Err(Fault::new("producing", Remedy::Retry, "a chunk is larger than the topic takes")),
+                SendOutcome::Queued => Ok(()),
+                SendOutcome::TooLarge => {
+                    Err(Fault::new("producing", Remedy::Retry, "a chunk is larger than the topic takes"))
+                }
             }
         };
         for (index, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
@@ -98,12 +102,12 @@ impl Snapshots {
     }
 
     pub(super) fn serve(&self) {
-        self.producer.iter().for_each(Producer::serve);
+        self.producer.iter().for_each(Producer::poll);
     }
 
     /// Waits until everything is written.
     pub(super) fn drain(&self) -> Result<(), Fault> {
-        self.producer.as_ref().map_or(Ok(()), Producer::drain)
+        self.producer.as_ref().map_or(Ok(()), Producer::flush)
     }
 }
 
@@ -152,7 +156,7 @@ pub(super) fn find(
     let prefix = format!("{shard}/");
     let mut chunks: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
     let mut best: Option<Snapshot> = None;
-    let see = |read: Read<'_>| {
+    let see = |read: TopicRecord<'_>| {
         let Some(rest) = read.key.strip_prefix(prefix.as_bytes()) else { return };
         let (Some(payload), Some(at)) = (read.payload, rest.iter().position(|byte| *byte == b'/')) else { return };
         if &rest[at + 1..] != MANIFEST.as_bytes() {
@@ -177,7 +181,7 @@ pub(super) fn find(
             Err(error) => tracing::warn!(%shard, %error, "a snapshot cannot be read"),
         }
     };
-    read_all(settings, &part_of(topic, shard), PATIENCE, see)?;
+    read_partition(settings, &part_of(topic, shard), PATIENCE, see)?;
     Ok(best)
 }
 

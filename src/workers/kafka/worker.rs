@@ -18,7 +18,7 @@ use super::snapshots::Snapshots;
 use super::tenant::{Owned, State, Tenant};
 use super::watchdog::Watchdog;
 use super::{Command, Delivery, Feed, KafkaOptions, Leaving};
-use crate::kafka::{Fault, Group, Producer, Remedy, Tail};
+use crate::kafka::{Fault, Group, Producer, Remedy, TailReader};
 use crate::metrics::Metrics;
 use crate::store::Store;
 use ebb_core::{Outcome, Shard};
@@ -59,7 +59,7 @@ pub(in crate::workers) struct KafkaWorker {
     /// What earlier lives left open is given up.
     pub(super) has_fenced: bool,
     /// While partitions are restored.
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<TailReader>,
     pub(super) transactional_id: String,
     pub(super) watchdog: Watchdog,
     /// For the mutant that does not go back.
@@ -150,7 +150,7 @@ impl KafkaWorker {
                 Wake::Tick => {}
                 Wake::Alone => return,
             }
-            self.producers.values().for_each(Producer::serve);
+            self.producers.values().for_each(Producer::poll);
             self.ingest.serve();
             self.snapshots.serve();
             let is_due = self.is_commit_due();
