@@ -1,7 +1,7 @@
 //! Ebb: a forgetful memory for event streams.
 //!
 //! The service around the pure crates `ebb-core` (the fold) and `ebb-sketch` (filters and sketches). In reading order;
-//! a module uses only modules further up this list (`tests/layering.rs`).
+//! a module uses only modules further up this list (`tests/layering`).
 //!
 //! - [`config`]: one YAML file to a valid configuration; [`metrics`]: every metric, declared once.
 //! - [`store`]: checkpoints and the journal, the only module that names sled; [`kafka`]: the only one that names rdkafka.

@@ -1,4 +1,4 @@
-//! Rust source as names and signs, without comments, texts and lifetimes: just enough to see what a file names.
+//! A tokenizer for Rust that keeps names and punctuation and skips comments, string literals and lifetimes.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -37,7 +37,7 @@ impl Scan<'_> {
         match sign {
             '/' if self.rest.peek() == Some(&'/') => while self.bump().is_some_and(|next| next != '\n') {},
             '/' if self.rest.peek() == Some(&'*') => self.skip_block_comment(),
-            '"' => self.skip_text(),
+            '"' => self.skip_string(),
             '\'' => self.skip_quote(),
             ':' if self.rest.peek() == Some(&':') => {
                 self.bump();
@@ -61,7 +61,7 @@ impl Scan<'_> {
         }
     }
 
-    /// After `r`: a raw text, or the name that `r#` protects.
+    /// After `r`: a raw string literal or a raw identifier.
     fn take_raw(&mut self, line: usize) {
         let mut fence = 0;
         while self.rest.next_if_eq(&'#').is_some() {
@@ -82,7 +82,7 @@ impl Scan<'_> {
         }
     }
 
-    fn skip_text(&mut self) {
+    fn skip_string(&mut self) {
         while let Some(next) = self.bump() {
             match next {
                 '"' => return,
@@ -92,7 +92,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A character or a lifetime.
+    /// A character literal or a lifetime.
     fn skip_quote(&mut self) {
         let first = self.bump();
         if first == Some('\\') {
@@ -118,7 +118,7 @@ impl Scan<'_> {
 }
 
 #[test]
-fn only_code_is_seen() {
+fn comments_and_literals_are_skipped() {
     let source = concat!(
         "//! a\n/* b /* c */ d */ use e::f; // g\n",
         r###"let _ = ("h \" i", r#"j " k"#, b"l", 'm', '\'', "/*"); fn n<'o>() {} r"p""###,
