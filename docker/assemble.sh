@@ -1,7 +1,7 @@
 #!/bin/sh
-# assemble.sh PROGRAM FOLDER: makes the root of an image that can run PROGRAM and nothing else. With it come the libraries
-# that it is linked with, the certificates of public authorities, one user, a folder for state, and which Debian
-# packages the files are from, so that scanners find them.
+# assemble.sh PROGRAM DIRECTORY: creates the root file system of an image that contains only PROGRAM, its shared libraries,
+# the CA certificates, one user and a directory for state. The dpkg records of the packages are copied too, so that
+# vulnerability scanners recognise the files.
 set -eu
 
 program=$1
@@ -11,13 +11,13 @@ mkdir -p "$image/etc/ebb" "$image/etc/ssl/certs" "$image/var/lib/dpkg/status.d" 
 chmod 1777 "$image/tmp"
 install -D "$program" "$image$program"
 
-# Lines are `name => path (address)`, and `path (address)` for the loader.
+# ldd prints `name => path (address)`, and `path (address)` for the loader.
 ldd "$program" | grep -o '/[^ ]*' | sort -u >/tmp/libraries
 while read -r library; do
   install -D "$(readlink -f "$library")" "$image$library"
 done </tmp/libraries
 
-# Debian 12 files may be known by their path before or after the merge of /lib into /usr/lib.
+# dpkg on Debian 12 may list a file by its path before or after the merge of /lib into /usr/lib.
 package_of() {
   dpkg-query -S "$1" 2>/dev/null || dpkg-query -S "/usr$1" 2>/dev/null || dpkg-query -S "${1#/usr}"
 }
