@@ -7,6 +7,7 @@
 mod aggregate;
 mod dedup;
 mod event;
+pub mod partition;
 mod partitioner;
 mod plan;
 mod question;
