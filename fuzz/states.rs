@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebb::app;
 use ebb::config::Config;
-use ebb_core::{AggregateQuestion, LogPrint, Part, Plan, Question, Record, Shard, Statistic};
+use ebb_core::{AggregateQuestion, KeyScope, LogDigest, Plan, Question, Record, Shard, Statistic};
 use ebb_sketch::aggregate::answer::TopMode;
 use ebb_sketch::codec;
 use ebb_sketch::decay::Decay;
@@ -162,8 +162,8 @@ impl State {
         let top = Statistic::Top { phi: 0.2, mode: TopMode::NoFalseNegatives };
         for statistic in [Statistic::Sum, Statistic::Mean, Statistic::Quantiles(vec![0.5]), Statistic::Rank(3.0), top] {
             for decay in decays.clone() {
-                let (aggregate, part, statistic) = ("a".to_string(), Part::Whole, statistic.clone());
-                black_box(shard.aggregate(&AggregateQuestion { aggregate, part, decay, statistic }).ok());
+                let (aggregate, scope, statistic) = ("a".to_string(), KeyScope::Whole, statistic.clone());
+                black_box(shard.aggregate(&AggregateQuestion { aggregate, scope, decay, statistic }).ok());
             }
         }
     }
@@ -235,9 +235,9 @@ impl Target for Export {
     fn seeds(&self) -> Vec<Vec<u8>> {
         let exported = |records| {
             let (aggregate, decay, statistic) = ("a".to_string(), None, Statistic::Sum);
-            let question = AggregateQuestion { aggregate, part: Part::Whole, decay, statistic };
-            let part = self.0.shard(records).aggregate_part(&question).expect("the aggregate is there");
-            self.0.plan.export("a", Part::Whole, (LogPrint([7; 16]), 3), vec![part]).expect("it can be exported")
+            let question = AggregateQuestion { aggregate, scope: KeyScope::Whole, decay, statistic };
+            let part = self.0.shard(records).partial_aggregate(&question).expect("the aggregate is there");
+            self.0.plan.export("a", KeyScope::Whole, (LogDigest([7; 16]), 3), vec![part]).expect("it can be exported")
         };
         let (few, many) = (exported(3), exported(60));
         vec![[few.as_slice(), &many].concat(), few, many]

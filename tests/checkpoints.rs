@@ -16,7 +16,7 @@ fn plan() -> Arc<Plan> {
     let spec = EventSpec::of_item(vec!["id".parse().unwrap()]);
     let reader = Arc::new(Reader::new(spec, HashKey::new([2; 16])).unwrap());
     let filter = FilterSpec::learning(TimingSpec::time(60_000, 6_000, 256 << 10).unwrap(), 64).unwrap();
-    let dedup = DedupSpec::of(filter, Seen::First);
+    let dedup = DedupSpec::new(filter, Seen::First);
     Arc::new(Plan { reader, max_skew_ms: 1_000, dedup, frequency: None, aggregates: Vec::new() })
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ebb_core::{
     AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec, DedupSpec, EventSpec, FilterSpec,
-    IsolationSpec, Measure, Method, Over, Part, Plan, Question, Reader, Record, Rule, Rules, Seen, Shard, Statistic,
-    TimeUnit, TopName, Verdict, Weights,
+    IsolationSpec, KeyRule, KeyRules, KeyScope, Measure, Method, Plan, Question, Reader, Record, Seen, Selection,
+    Shard, Statistic, TimeUnit, TopName, Verdict, Weighting,
 };
 use ebb_sketch::aggregate::answer::TopMode;
 use ebb_sketch::filter::frequency::FrequencySpec;
@@ -78,12 +78,12 @@ fn plan(kind: Kind, keys: HashKeys) -> Arc<Plan> {
     };
     let reader = Reader::new(spec, keys).unwrap();
     let seen = if kind == Kind::Last { Seen::Last } else { Seen::First };
-    let mut dedup = DedupSpec::of(filter(kind), seen);
+    let mut dedup = DedupSpec::new(filter(kind), seen);
     if let (Kind::Isolated, FilterSpec::Timing { spec, prior }) = (kind, dedup.filter) {
         let own = TimingSpec::time(WINDOW_MS, LATENESS_MS, 1 << 18).unwrap();
         dedup.isolation = Some(IsolationSpec { filters: 2, filter: own, prior, seen, common: spec });
-        let short = Rule { window: Some(60_000), penalty: None };
-        dedup.rules = Rules::new([(reader.key_of_text("short"), short)]);
+        let short = KeyRule { window: Some(60_000), penalty: None };
+        dedup.rules = KeyRules::new([(reader.key_fingerprint("short"), short)]);
     }
     let frequency = ForwardSpec::new(Size::in_memory(1 << 16).unwrap(), 3, HALF_LIFE_MS).unwrap();
     Arc::new(Plan {
@@ -104,7 +104,7 @@ fn visits(method: Method) -> AggregateSpec {
     AggregateSpec::new(AggregateParameters {
         name: if method == Method::Robust { "robust" } else { "forward" }.into(),
         of: Measure::Count,
-        over: Over::All,
+        over: Selection::All,
         method,
         epsilon: 0.1,
         delta: 0.05,
@@ -114,7 +114,7 @@ fn visits(method: Method) -> AggregateSpec {
         top: Some(0),
         step: 1.0,
         max: 1.0,
-        weights: Weights::Ones,
+        weights: Weighting::Unit,
         seed: 1,
     })
     .unwrap()
@@ -221,7 +221,7 @@ fn state_is_refused_without_the_key_it_was_made_under() {
     }
     let turning = restarted(&shard, Kind::First, exchanging(2, 1)).unwrap();
     let told = restarted(&turning, Kind::First, exchanging(3, 2)).unwrap_err();
-    assert!(told.contains("exchanged before"), "two exchanges in one window: {told}");
+    assert!(told.contains("rotated again before the previous rotation ended"), "two exchanges in one window: {told}");
     let told = restarted(&turning, Kind::First, exchanging(2, 3)).unwrap_err();
     assert!(told.contains("hash_key_previous_file"), "{told}");
     restarted(&turning, Kind::First, exchanging(2, 1)).unwrap();
@@ -262,13 +262,13 @@ fn counts_of_both_keys_are_added_up_and_never_too_low() {
     assert!((9.0..9.1).contains(&count.value) && !count.lower_bound, "{count:?}");
 }
 
-fn aggregate(shard: &Shard, name: &str, part: Part, statistic: Statistic) -> AggregateResult {
-    let question = AggregateQuestion { aggregate: name.into(), part, decay: None, statistic };
+fn aggregate(shard: &Shard, name: &str, scope: KeyScope, statistic: Statistic) -> AggregateResult {
+    let question = AggregateQuestion { aggregate: name.into(), scope, decay: None, statistic };
     shard.aggregate(&question).unwrap().result
 }
 
-fn count(shard: &Shard, name: &str, part: Part) -> f64 {
-    match aggregate(shard, name, part, Statistic::Count) {
+fn count(shard: &Shard, name: &str, scope: KeyScope) -> f64 {
+    match aggregate(shard, name, scope, Statistic::Count) {
         AggregateResult::Number(Some(number)) => number.value,
         other => panic!("{other:?}"),
     }
@@ -284,19 +284,20 @@ fn aggregates_go_on_and_keys_keep_what_was_theirs() {
     (0..20).for_each(|step| _ = record(&mut shard, 5, "busy", START_MS + 100 + step));
     for name in ["robust", "forward"] {
         let close = |value: f64, truth: f64| assert!((value - truth).abs() < 0.1, "{name}: {value} for {truth}");
-        close(count(&shard, name, Part::Whole), 60.0);
-        let [now, before] = shard.plan().reader.keys_of("busy")[..] else { panic!("two keys, two names") };
-        close(count(&shard, name, Part::Key(now)), 50.0);
+        close(count(&shard, name, KeyScope::Whole), 60.0);
+        let [now, before] = shard.plan().reader.key_fingerprints("busy")[..] else { panic!("two keys, two names") };
+        close(count(&shard, name, KeyScope::Key(now)), 50.0);
         let question = AggregateQuestion {
             aggregate: name.into(),
-            part: Part::Key(before),
+            scope: KeyScope::Key(before),
             decay: None,
             statistic: Statistic::Count,
         };
         assert!(shard.aggregate(&question).is_err(), "it is known by its new name");
-        let [_, before] = shard.plan().reader.keys_of("quiet")[..] else { panic!("two keys, two names") };
-        close(count(&shard, name, Part::Key(before)), 10.0);
-        let top = aggregate(&shard, name, Part::Whole, Statistic::Top { phi: 0.3, mode: TopMode::NoFalseNegatives });
+        let [_, before] = shard.plan().reader.key_fingerprints("quiet")[..] else { panic!("two keys, two names") };
+        close(count(&shard, name, KeyScope::Key(before)), 10.0);
+        let top =
+            aggregate(&shard, name, KeyScope::Whole, Statistic::Top { phi: 0.3, mode: TopMode::NoFalseNegatives });
         let AggregateResult::Top { items, .. } = top else { panic!("{top:?}") };
         assert_eq!(items.len(), 1, "one text is one item: {items:?}");
         assert_eq!(items[0].name, TopName::Text("i5".into()));

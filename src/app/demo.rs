@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::kafka::properties;
 use crate::telemetry;
 use crate::workers::{Readiness, Stream};
-use ebb_core::{Counts, Reason, Verdict};
+use ebb_core::{Reason, Verdict, VerdictCounts};
 use ebb_traffic::{Click, Traffic, TrafficOptions};
 
 /// What the demonstration may be told.
@@ -80,7 +80,7 @@ async fn feed(stream: &Stream, rate: u32, address: SocketAddr) -> anyhow::Result
         ..TrafficOptions::default()
     };
     let mut clicks = Traffic::new(now_ms() as u64, options)?.peekable();
-    let (mut counts, mut told, mut shown) = (Counts::default(), Instant::now(), false);
+    let (mut counts, mut told, mut shown) = (VerdictCounts::default(), Instant::now(), false);
     let mut turns = tokio::time::interval(TURN);
     loop {
         turns.tick().await;
@@ -111,11 +111,12 @@ async fn feed(stream: &Stream, rate: u32, address: SocketAddr) -> anyhow::Result
     }
 }
 
-async fn tell(counts: &Counts, stream: &Stream) {
+async fn tell(counts: &VerdictCounts, stream: &Stream) {
     let rejected: u64 = Reason::ALL.into_iter().map(|reason| counts.rejected(reason)).sum();
     let Ok(shards) = stream.status().await else { return };
-    let mean =
-        |figure: fn(&crate::workers::ShardStatus) -> f64| shards.iter().map(figure).sum::<f64>() / shards.len() as f64;
+    let mean = |figure: fn(&crate::workers::PartitionStatus) -> f64| {
+        shards.iter().map(figure).sum::<f64>() / shards.len() as f64
+    };
     println!(
         "clicks {:>9}   unique {:>9}   duplicate {:>8}   late {:>6}   rejected {:>5}   filter {:.2}% full, {:.1e} false duplicates",
         counts.total(),

@@ -14,8 +14,8 @@ use crate::config::dedup::{
 use crate::config::service;
 use crate::config::stream::{Event, Path, Stream, TimeUnit as UnitChoice};
 use ebb_core::{
-    AggregateParameters, AggregateSpec, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, Limits, PenaltySpec,
-    Plan, Reader, Rule, Rules, Seen, TimeUnit,
+    AggregateParameters, AggregateSpec, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules,
+    PayloadLimits, PenaltySpec, Plan, Reader, Seen, TimeUnit,
 };
 use ebb_sketch::filter::frequency::FrequencySpec;
 use ebb_sketch::filter::frequency::basic::BasicSpec;
@@ -139,7 +139,7 @@ fn event_spec(event: &Event, (numbers, labels): (Vec<Path>, Vec<Path>), limits: 
         importance: event.importance.clone(),
         numbers,
         labels,
-        limits: Limits {
+        limits: PayloadLimits {
             record_bytes: limits.record.0 as usize,
             depth: limits.depth as u32,
             fields: limits.fields as u32,
@@ -267,17 +267,17 @@ fn penalty_spec(penalty: &Penalty, numbers: &[Path]) -> PenaltySpec {
 }
 
 /// A key may stand in quotes or not: the rule holds for both.
-fn rules(rules: &[RuleKeys], numbers: &[Path], reader: &Reader) -> Rules {
-    Rules::new(rules.iter().flat_map(|keys| {
+fn rules(rules: &[RuleKeys], numbers: &[Path], reader: &Reader) -> KeyRules {
+    KeyRules::new(rules.iter().flat_map(|keys| {
         let window = keys.window.map(|window| match window {
             Window::Time(window) => window.0,
             Window::Events(window) => window,
         });
         let penalty = keys.penalty.as_ref().map(|penalty| penalty_spec(penalty, numbers));
-        let rule = Rule { window, penalty };
+        let rule = KeyRule { window, penalty };
         keys.keys
             .iter()
-            .flat_map(|key| [Some(reader.key_of_text(key)), reader.key_of_bare(key)])
+            .flat_map(|key| [Some(reader.key_fingerprint(key)), reader.bare_key_fingerprint(key)])
             .flatten()
             .map(move |key| (key, rule))
     }))

@@ -6,7 +6,7 @@ use super::read::{Kind, Reader};
 use super::scalars::{Count, DecayForm, Duration, Fraction, Positive, Size, scalar};
 use super::stream::{Event, FieldPath, Path, parse_path};
 use super::tree::Node;
-use ebb_core::{AggregateParameters, AggregateSpec, Weights};
+use ebb_core::{AggregateParameters, AggregateSpec, Weighting};
 use ebb_sketch::units::DurationMs;
 
 const DAY: u64 = 86_400_000;
@@ -173,8 +173,8 @@ impl Aggregate {
                 Measure::Field(path) => ebb_core::Measure::Number(number(path)),
             },
             over: match self.over {
-                Over::All => ebb_core::Over::All,
-                Over::Unique => ebb_core::Over::Unique,
+                Over::All => ebb_core::Selection::All,
+                Over::Unique => ebb_core::Selection::Unique,
             },
             method: match self.method {
                 Method::Robust => ebb_core::Method::Robust,
@@ -192,7 +192,7 @@ impl Aggregate {
             top: self.top.as_ref().map(|_| 0),
             step: self.step,
             max: self.max,
-            weights: if event.weight.is_some() { Weights::OfEvents } else { Weights::Ones },
+            weights: if event.weight.is_some() { Weighting::ByEvent } else { Weighting::Unit },
             seed: 0,
         }
     }

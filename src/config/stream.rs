@@ -7,7 +7,7 @@ use super::kinds::{List, Maybe, Named};
 use super::read::{Kind, Reader};
 use super::scalars::{Count, Duration, OWN_NAME, Topic, scalar};
 use super::tree::{Node, NodeKind};
-use ebb_core::SpecError;
+use ebb_core::EventSpecError;
 
 const MOST_PATHS: usize = 32;
 const DAY: u64 = 86_400_000;
@@ -174,7 +174,7 @@ pub use ebb_core::Path;
 
 /// Reads `user.id`; a dot within a name is written `\.`, a backslash `\\`.
 pub(super) fn parse_path(text: &str) -> Result<Path, String> {
-    text.parse().map_err(|error: SpecError| format!("{error}; write {}", FieldPath::form()))
+    text.parse().map_err(|error: EventSpecError| format!("{error}; write {}", FieldPath::form()))
 }
 
 /// A path to a field.

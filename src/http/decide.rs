@@ -118,7 +118,7 @@ impl Call<'_> {
     /// The decisions and, where partitions can be another instance's, those that were asked.
     async fn ask(&mut self, events: &Events<'_>, asked: Asked) -> Result<(Vec<Decision>, Option<Vec<u32>>), Problem> {
         let Asked { window, penalties, share, at_least, depth } = asked;
-        self.stream.plan().dedup.window_of(window)?;
+        self.stream.plan().dedup.requested_window(window)?;
         let reader = self.stream.reader();
         let subjects = events.as_slice().iter().map(|event| reader.read_subject(event.get().as_bytes()));
         let question = |subject| Question { subject, window, penalties, share };

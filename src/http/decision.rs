@@ -107,7 +107,7 @@ impl Decision {
         Self {
             verdict: verdict.name(),
             reason: reason.map(Reason::name),
-            detail: reason.map(explain),
+            detail: reason.map(Reason::description),
             basis: None,
             posterior: None,
             expected_penalty: None,
@@ -149,18 +149,5 @@ impl Decision {
             frequency,
             ..Self::of(answer.verdict)
         }
-    }
-}
-
-/// A reason in words.
-pub(super) fn explain(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Empty => "the event has no content",
-        Reason::Encoding => "a text of the event is not valid Unicode, or contains NUL",
-        Reason::Parse => "the event is not one JSON document, or a number in it is out of range",
-        Reason::Limits => "the event is too large, too deep, or has too many or too long field names",
-        Reason::DuplicateKey => "the same name stands twice in one object of the event",
-        Reason::Schema => "a configured field is missing from the event, or is not of the type it must be",
-        Reason::Future => "the event is dated further in the future than the stream allows",
     }
 }

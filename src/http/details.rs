@@ -65,7 +65,7 @@ pub(super) struct Explanation {
 impl Age {
     /// Both ends are in the unit of the stream's window.
     pub(super) fn of(range: AgeRange) -> Option<Self> {
-        match (range.least, range.below) {
+        match (range.min, range.below) {
             (Span::Milliseconds(least_ms), Span::Milliseconds(below_ms)) => Some(Age::Time { least_ms, below_ms }),
             (Span::Events(least_events), Span::Events(below_events)) => Some(Age::Count { least_events, below_events }),
             (Span::Milliseconds(_), Span::Events(_)) | (Span::Events(_), Span::Milliseconds(_)) => None,
@@ -73,8 +73,8 @@ impl Age {
     }
 }
 
-impl From<&ebb_core::Details> for Explanation {
-    fn from(details: &ebb_core::Details) -> Self {
+impl From<&ebb_core::AnswerDetails> for Explanation {
+    fn from(details: &ebb_core::AnswerDetails) -> Self {
         let block =
             |(range, probability): &(AgeRange, f64)| Some(Block { age: Age::of(*range)?, probability: *probability });
         let known: f64 = details.blocks.iter().map(|(_, chance)| chance).sum();

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::body::{self, json};
 use super::deadline::Deadline;
-use super::decision::{Frequency, ReasonName, explain};
+use super::decision::{Frequency, ReasonName};
 use super::forms::FrequencyBody;
 use super::openapi::Common;
 use super::position::{AsOf, Partitions, late, number, parse_at_least};
@@ -157,7 +157,7 @@ async fn count(
     };
     let mut counts = counted.counts.into_iter();
     let place = |read| match read {
-        Err(reason) => Counted::Rejected { reason: Reason::name(reason), detail: explain(reason) },
+        Err(reason) => Counted::Rejected { reason: Reason::name(reason), detail: reason.description() },
         Ok(_) => {
             let count = counts.next().flatten().expect("each item was counted: the stream keeps counts");
             Counted::Count(Frequency { count: count.value, lower_bound: count.lower_bound })

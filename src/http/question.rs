@@ -291,11 +291,11 @@ pub(super) fn span_text(span: Span) -> String {
 impl From<QuestionError> for Problem {
     fn from(error: QuestionError) -> Self {
         match error {
-            QuestionError::WindowTooLong { asked, most } => Problem::new(
+            QuestionError::WindowTooLong { requested: asked, max: most } => Problem::new(
                 Kind::WindowTooLong,
                 format!("{} was asked for, the stream remembers {}", span_text(asked), span_text(most)),
             ),
-            QuestionError::WindowKind { asked, most } => Problem::new(
+            QuestionError::WindowKind { requested: asked, max: most } => Problem::new(
                 Kind::OtherWindow,
                 format!("{} was asked for, the stream's window is {}", span_text(asked), span_text(most)),
             ),

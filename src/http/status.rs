@@ -18,8 +18,8 @@ use super::position::{AsOf, Partitions};
 use super::problem::{Kind, Problem};
 use super::question::span_text;
 use super::routes::Api;
-use crate::workers::{ShardStatus, Stream};
-use ebb_core::{AggregateSpec, AggregateStatus, Counts, KeyCounts, Reason, Refusal, Seen};
+use crate::workers::{PartitionStatus, Stream};
+use ebb_core::{AggregateSpec, AggregateStatus, KeyCounts, Reason, Refusal, Seen, VerdictCounts};
 use ebb_sketch::filter::frequency::FrequencySpec;
 use ebb_sketch::units::DurationMs;
 
@@ -222,7 +222,7 @@ impl AggregateSummary {
 }
 
 impl Shard {
-    fn of(shard: &ShardStatus) -> Self {
+    fn of(shard: &PartitionStatus) -> Self {
         let status = &shard.status;
         Self {
             as_of: status.as_of.into(),
@@ -253,7 +253,7 @@ impl Aggregate {
 }
 
 impl Events {
-    fn of(counts: &Counts) -> Self {
+    fn of(counts: &VerdictCounts) -> Self {
         let rejected = Reason::ALL.map(|reason| (reason.name(), counts.rejected(reason))).into();
         Self { unique: counts.unique, duplicate: counts.duplicate, late: counts.late, rejected }
     }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::message::{
-    AggregateAskError, Answered, Ask, AskError, Decided, Depth, Inquiry, Message, Saved, ShardStatus, Stored,
+    AggregateAskError, Answered, Ask, AskError, Decided, Depth, Inquiry, Message, PartitionStatus, Saved, Stored,
 };
 use super::stream::Stream;
 use ebb_core::{
-    AggregateAnswer, AggregatePart, AggregateQuestion, AsOf, LogPrint, NextOffset, Part, Question, QuestionError,
-    Subject, Verdict,
+    AggregateAnswer, AggregateQuestion, AsOf, KeyScope, LogDigest, NextOffset, PartialAggregate, Question,
+    QuestionError, Subject, Verdict,
 };
 use ebb_sketch::filter::frequency::Count;
 use ebb_sketch::hash::Fingerprint;
@@ -66,7 +66,7 @@ pub struct Counted {
 pub struct MergedAnswer {
     pub answer: AggregateAnswer,
     /// Of each entry of its `as_of`: the log, and how many partitions that has.
-    pub logs: Vec<(LogPrint, u32)>,
+    pub logs: Vec<(LogDigest, u32)>,
 }
 
 /// A partition and its newest checkpoint.
@@ -278,12 +278,17 @@ impl Stream {
     }
 
     /// All that an aggregate keeps of a part, to be merged elsewhere.
-    pub async fn export(&self, aggregate: &str, part: Part, at_least: &AtLeast) -> Result<Vec<u8>, AggregateAskError> {
-        let question = Arc::new(AggregateQuestion::for_all_of(aggregate, part));
+    pub async fn export(
+        &self,
+        aggregate: &str,
+        scope: KeyScope,
+        at_least: &AtLeast,
+    ) -> Result<Vec<u8>, AggregateAskError> {
+        let question = Arc::new(AggregateQuestion::for_export(aggregate, scope));
         self.plan().aggregate(aggregate)?;
         let parts = self.parts(&question, at_least).await?;
         let (plan, log) = (self.plan().clone(), (self.log(), self.partitions() as u32));
-        in_background(move || Ok(plan.export(&question.aggregate, part, log, parts)?)).await
+        in_background(move || Ok(plan.export(&question.aggregate, scope, log, parts)?)).await
     }
 
     /// Asks what exports hold together. This stream's own events are among them only if its export is.
@@ -295,7 +300,7 @@ impl Stream {
         let plan = self.plan().clone();
         in_background(move || {
             let (_, spec) = plan.aggregate(&question.aggregate)?;
-            let merged = plan.merged(&question.aggregate, exports.as_ref())?;
+            let merged = plan.merge_exports(&question.aggregate, exports.as_ref())?;
             Ok(MergedAnswer { answer: spec.answer(&question, merged.parts)?, logs: merged.logs })
         })
         .await
@@ -305,7 +310,7 @@ impl Stream {
         &self,
         question: &Arc<AggregateQuestion>,
         at_least: &AtLeast,
-    ) -> Result<Vec<AggregatePart>, AggregateAskError> {
+    ) -> Result<Vec<PartialAggregate>, AggregateAskError> {
         self.check(at_least)?;
         let asked = self.here().map(|partition| {
             let (reply, part) = oneshot::channel();
@@ -319,7 +324,7 @@ impl Stream {
     }
 
     /// The shards in figures, by partition.
-    pub async fn status(&self) -> Result<Vec<ShardStatus>, AskError> {
+    pub async fn status(&self) -> Result<Vec<PartitionStatus>, AskError> {
         let told = self.each(|shard, reply| Message::Status { shard, reply }, self.here().collect()).await?;
         Ok(told.into_iter().map(|(_, status)| status).collect())
     }

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::store::StoreError;
 use ebb_core::{
-    AggregateError, AggregatePart, AggregateQuestion, Answer, AsOf, Details, Event, NextOffset, Outcome, Question,
-    QuestionError, Shard, Status, Subject, TOUCH_AHEAD,
+    AggregateError, AggregateQuestion, Answer, AnswerDetails, AsOf, Event, NextOffset, Outcome, PREFETCH_BATCH,
+    PartialAggregate, Question, QuestionError, Shard, ShardStatus, Subject,
 };
 use ebb_sketch::filter::frequency::Count;
 
@@ -31,7 +31,7 @@ pub struct Recorded {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decided {
     pub answer: Answer,
-    pub details: Option<Box<Details>>,
+    pub details: Option<Box<AnswerDetails>>,
 }
 
 /// What became of a list of questions: answered together, at one position.
@@ -43,8 +43,8 @@ pub struct Answered<T> {
 
 /// A shard in figures.
 #[derive(Debug, Clone)]
-pub struct ShardStatus {
-    pub status: Status,
+pub struct PartitionStatus {
+    pub status: ShardStatus,
     /// Records of the log that are not folded yet, where the end of the log is known.
     pub lag: Option<u64>,
     /// The newest stored checkpoint.
@@ -117,7 +117,7 @@ pub(super) enum Message {
     Ask(Ask),
     Status {
         shard: usize,
-        reply: oneshot::Sender<ShardStatus>,
+        reply: oneshot::Sender<PartitionStatus>,
     },
     /// Take a checkpoint of every shard that changed.
     Checkpoint,
@@ -180,7 +180,7 @@ pub(super) enum Inquiry {
     /// What the shard has to say to a question that all shards answer together.
     Aggregate {
         question: Arc<AggregateQuestion>,
-        reply: oneshot::Sender<Result<AggregatePart, AggregateError>>,
+        reply: oneshot::Sender<Result<PartialAggregate, AggregateError>>,
     },
 }
 
@@ -190,7 +190,7 @@ pub(super) enum Reply {
     Recorded(oneshot::Sender<Result<Vec<Recorded>, RecordError>>, Result<Vec<Recorded>, RecordError>),
     Decided(oneshot::Sender<Answered<Result<Decided, QuestionError>>>, Answered<Result<Decided, QuestionError>>),
     Counted(oneshot::Sender<Answered<Option<Count>>>, Answered<Option<Count>>),
-    Part(oneshot::Sender<Result<AggregatePart, AggregateError>>, Result<AggregatePart, AggregateError>),
+    Part(oneshot::Sender<Result<PartialAggregate, AggregateError>>, Result<PartialAggregate, AggregateError>),
 }
 
 impl Reply {
@@ -212,8 +212,8 @@ impl Inquiry {
         match self {
             Self::Decide { questions, depth, reply } => {
                 let mut answers = Vec::with_capacity(questions.len());
-                for stretch in questions.chunks(TOUCH_AHEAD) {
-                    shard.touch(stretch);
+                for stretch in questions.chunks(PREFETCH_BATCH) {
+                    shard.prefetch(stretch);
                     answers.extend(stretch.iter().map(|question| decide(shard, question, depth)));
                 }
                 Reply::Decided(reply, Answered { answers, as_of })
@@ -223,7 +223,7 @@ impl Inquiry {
                 Reply::Counted(reply, Answered { answers, as_of })
             }
             Self::Aggregate { question, reply } => {
-                let part = shard.aggregate_part(&question);
+                let part = shard.partial_aggregate(&question);
                 Reply::Part(reply, part)
             }
         }

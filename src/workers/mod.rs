@@ -24,7 +24,7 @@ pub use faults::{Mutant, POINTS};
 pub use kafka::fuzzed;
 pub use kafka::{Beginning, Delivery, KafkaOptions, OVERSIZE, Outputs, SnapshotTopic, StreamSpec, Target};
 pub use message::{
-    AggregateAskError, AskError, Decided, Depth, RecordError, Recorded, ShardStatus, Stored, Submission,
+    AggregateAskError, AskError, Decided, Depth, PartitionStatus, RecordError, Recorded, Stored, Submission,
 };
 pub use stream::{Expectation, Place, Placed, Readiness, Stream, Streams};
 pub use worker::{StartError, Workers, WorkersOptions};

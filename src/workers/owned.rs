@@ -6,12 +6,12 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use tokio::sync::oneshot;
 
 use super::checkpoints::Job;
-use super::message::{Recorded, Saved, ShardStatus, Stored, Submission};
+use super::message::{PartitionStatus, Recorded, Saved, Stored, Submission};
 use super::report::{self, Report};
 use super::worker::WorkersOptions;
 use crate::metrics::Metrics;
 use crate::store::{Identity, Record, Refusal, ShardId, Store};
-use ebb_core::{Basis, Counts, HASH_KEY, NextOffset, Outcome, Plan, Reason, Shard, Verdict};
+use ebb_core::{Basis, HASH_KEY, NextOffset, Outcome, Plan, Reason, Shard, Verdict, VerdictCounts};
 
 /// How far the restoring of a worker's shards is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl OwnedShard {
     pub(super) fn restore(id: ShardId, plan: Arc<Plan>, options: &WorkersOptions) -> Result<Self, String> {
         let identity = Identity {
             config_hash: plan.identity(),
-            key_print: plan.reader.key_print(),
+            key_print: plan.reader.key_digest(),
             log: JOURNAL.into(),
             schema: SCHEMA,
         };
@@ -107,10 +107,10 @@ impl OwnedShard {
         recorded
     }
 
-    pub(super) fn status(&mut self) -> ShardStatus {
+    pub(super) fn status(&mut self) -> PartitionStatus {
         self.notice_stored();
         // Events are folded when the journal has them.
-        ShardStatus { status: self.shard.status(), lag: Some(0), checkpoint: self.stored }
+        PartitionStatus { status: self.shard.status(), lag: Some(0), checkpoint: self.stored }
     }
 
     /// Where the shard stands, and up to where it is stored.
@@ -213,7 +213,7 @@ fn load_as(
     loop {
         let loaded = store.load(id, identity, at_most).map_err(|error| error.to_string())?;
         // While keys are exchanged there are checkpoints under both.
-        let is_expected = |reason: &Refusal| matches!(reason, Refusal::HashKey(print) if [Some(plan.reader.key_print()), plan.reader.previous_print()].contains(&Some(*print)));
+        let is_expected = |reason: &Refusal| matches!(reason, Refusal::HashKey(print) if [Some(plan.reader.key_digest()), plan.reader.previous_key_digest()].contains(&Some(*print)));
         for (generation, reason) in loaded.refused.iter().filter(|(_, reason)| !is_expected(reason)) {
             tracing::warn!(shard = %id, generation, %reason, "checkpoint not used");
         }
@@ -239,13 +239,13 @@ fn load_as(
 
 /// What identifies the same state made under the previous hash key, while keys are exchanged.
 pub(super) fn former(identity: &Identity, plan: &Plan) -> Option<Identity> {
-    let (config_hash, key_print) = (plan.former_identity()?, plan.reader.previous_print()?);
+    let (config_hash, key_print) = (plan.previous_identity()?, plan.reader.previous_key_digest()?);
     Some(Identity { config_hash, key_print, ..identity.clone() })
 }
 
 /// Counted per batch, not per record.
 pub(super) fn count<'a>(stream: &str, outcomes: impl Iterator<Item = &'a Outcome>, metrics: &Metrics) {
-    let (mut verdicts, mut bases) = (Counts::default(), [0; Basis::ALL.len()]);
+    let (mut verdicts, mut bases) = (VerdictCounts::default(), [0; Basis::ALL.len()]);
     for outcome in outcomes {
         verdicts.add(outcome.verdict);
         if let Some(answer) = &outcome.answer {

@@ -2,12 +2,12 @@
 
 use crate::metrics::{Metrics, ShardMetrics};
 use crate::store::ShardId;
-use ebb_core::{AggregateStatus, Basis, Plan, Refusal, Status};
+use ebb_core::{AggregateStatus, Basis, Plan, Refusal, ShardStatus};
 
 /// What is known of a shard.
 pub(super) struct Report<'a> {
     pub(super) id: &'a ShardId,
-    pub(super) status: &'a Status,
+    pub(super) status: &'a ShardStatus,
     /// Records that are not folded yet; unknown while the end of the log is.
     pub(super) lag: Option<u64>,
     /// Of the newest record.

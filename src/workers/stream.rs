@@ -12,7 +12,7 @@ use super::owned::Restored;
 use super::residency::Residents;
 use super::worker::Workers;
 use crate::store::{Health, Store};
-use ebb_core::{LogPrint, Plan, Reader, Reason};
+use ebb_core::{LogDigest, Plan, Reader, Reason};
 use ebb_sketch::hash::Fingerprint;
 
 /// One stream and the way to its shards.
@@ -26,7 +26,7 @@ pub struct Stream {
     /// The only partition that is meant.
     pub(super) only: Option<usize>,
     /// Tells its log from those of other streams and, where it is a journal, of other services.
-    log: LogPrint,
+    log: LogDigest,
 }
 
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Stream {
         self.residents.is_some()
     }
 
-    pub fn log(&self) -> LogPrint {
+    pub fn log(&self) -> LogDigest {
         self.log
     }
 
@@ -265,7 +265,7 @@ fn journal_id(store: &Store) -> Vec<u8> {
     made.to_vec()
 }
 
-fn log_print(keeper: &[u8], stream: &str) -> LogPrint {
+fn log_print(keeper: &[u8], stream: &str) -> LogDigest {
     let hash = blake3::derive_key("ebb log", &[keeper, stream.as_bytes()].concat());
-    LogPrint(std::array::from_fn(|place| hash[place]))
+    LogDigest(std::array::from_fn(|place| hash[place]))
 }

@@ -110,7 +110,7 @@ async fn what_is_of_another_aggregate_or_no_export_is_refused() {
     assert_eq!((status, problem.as_str()), (409, "foreign-export"));
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 1;
-    let many = good.repeat(ebb_core::MOST_EXPORTS + 1);
+    let many = good.repeat(ebb_core::MAX_EXPORTS + 1);
     for bad in [Vec::new(), b"{}".to_vec(), good[..good.len() - 1].to_vec(), flipped, many] {
         let (status, problem, detail) = refused(&service, "visits/merge/count", bad).await;
         assert_eq!((status, problem.as_str()), (400, "invalid-export"), "{detail}");

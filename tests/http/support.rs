@@ -11,8 +11,8 @@ use ebb::metrics::Metrics;
 use ebb::store::{ShardId, Store, StoreOptions};
 use ebb::workers::{Place, Placed, Streams, Workers, WorkersOptions};
 use ebb_core::{
-    AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Limits, Measure, Over, Plan, Reader, Seen,
-    TimeUnit, Weights,
+    AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Measure, PayloadLimits, Plan, Reader, Seen,
+    Selection, TimeUnit, Weighting,
 };
 use ebb_sketch::filter::frequency::FrequencySpec;
 use ebb_sketch::filter::frequency::forward::ForwardSpec;
@@ -96,7 +96,7 @@ impl Service {
 }
 
 fn plan(filter: TimingSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
-    let limits = Limits { record_bytes: 4096, depth: 8, fields: 32, key_bytes: 64 };
+    let limits = PayloadLimits { record_bytes: 4096, depth: 8, fields: 32, key_bytes: 64 };
     let spec = EventSpec {
         key: Some("campaign".parse().unwrap()),
         time: Some(("ts".parse().unwrap(), TimeUnit::Milliseconds)),
@@ -106,7 +106,7 @@ fn plan(filter: TimingSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
         ..EventSpec::of_item(vec!["ip".parse().unwrap()])
     };
     let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
-    let dedup = DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
+    let dedup = DedupSpec::new(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
     let aggregates = vec![visits(), moments()];
     Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency, aggregates })
 }
@@ -121,7 +121,7 @@ fn visits() -> AggregateSpec {
     AggregateSpec::new(AggregateParameters {
         name: "visits".into(),
         of: Measure::Count,
-        over: Over::All,
+        over: Selection::All,
         method: ebb_core::Method::Robust,
         epsilon: 0.1,
         delta: 0.05,
@@ -131,7 +131,7 @@ fn visits() -> AggregateSpec {
         top: Some(0),
         step: 1.0,
         max: 1.0,
-        weights: Weights::Ones,
+        weights: Weighting::Unit,
         seed: 1,
     })
     .unwrap()
@@ -143,7 +143,7 @@ fn moments() -> AggregateSpec {
     AggregateSpec::new(AggregateParameters {
         name: "moments".into(),
         of: Measure::Number(0),
-        over: Over::Unique,
+        over: Selection::Unique,
         method: ebb_core::Method::Forward,
         decay: Some("exponential:half_life=1h".parse().unwrap()),
         keys: None,

@@ -50,7 +50,7 @@ impl Audit {
     fn take_shard(&mut self, store: &Store, plan: &Arc<Plan>, partition: u32, name: &str) {
         let identity = Identity {
             config_hash: plan.identity(),
-            key_print: plan.reader.key_print(),
+            key_print: plan.reader.key_digest(),
             log: format!("kafka:{INPUT}"),
             schema: SCHEMA,
         };

@@ -30,7 +30,7 @@ fn plan() -> Arc<Plan> {
     Arc::new(Plan {
         reader: Arc::new(reader),
         max_skew_ms: 60_000,
-        dedup: DedupSpec::of(FilterSpec::learning(filter, 4096).expect("a prior"), Seen::First),
+        dedup: DedupSpec::new(FilterSpec::learning(filter, 4096).expect("a prior"), Seen::First),
         frequency: None,
         aggregates: Vec::new(),
     })

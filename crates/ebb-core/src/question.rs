@@ -1,110 +1,127 @@
-//! Questions to a shard, and its answers.
+//! Questions about an item, and their answers.
 
-use super::event::{NextOffset, Verdict};
 use super::reader::Subject;
+use super::verdict::Verdict;
 use ebb_sketch::filter::decision::{Decision, Penalties, PenaltyError};
 use ebb_sketch::filter::frequency::Count;
 use ebb_sketch::filter::inference::Basis;
 use ebb_sketch::filter::posterior::{Belief, Share};
 
-/// How far back: by event time or by arrivals.
+/// A length of time or a number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span {
+    /// Milliseconds of event time.
     Milliseconds(u64),
+    /// Events of the partition.
     Events(u64),
 }
 
-/// Was this seen within the window, and which answer costs less if it is wrong?
+/// Was this item seen within the window, and which answer costs less if it is wrong?
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
+    /// The item.
     pub subject: Subject,
-    /// At most the configured window, which counts (or that of the key's rule) when this is absent.
+    /// A window up to the configured one; without it the window of the key's rule or of the view applies.
     pub window: Option<Span>,
-    /// Instead of the configured penalties.
+    /// Overrides the configured penalties.
     pub penalties: Option<Penalties>,
-    /// The item's own share of the arrivals, where the asker knows it.
+    /// The item's share of all events, where the caller knows it.
     pub share: Option<Share>,
 }
 
 impl Question {
+    /// A question with the configured window, penalties and prior.
     pub fn about(subject: Subject) -> Self {
         Self { subject, window: None, penalties: None, share: None }
     }
 }
 
-/// Up to where in the log, and when in event time, an answer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AsOf {
-    pub partition: u32,
-    pub next: NextOffset,
-    /// Absent before the first accepted event.
-    pub time_ms: Option<i64>,
-}
-
-/// What the memory says about an item.
+/// The answer to a [`Question`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
+    /// The decision.
     pub verdict: Verdict,
-    /// Why the answer is what it is.
+    /// What the decision is based on.
     pub basis: Basis,
-    /// How likely the item was seen within the window; with [`Basis::Posterior`].
+    /// Probability that the item was seen within the window; present with [`Basis::Posterior`].
     pub belief: Option<Belief>,
-    /// What either answer is expected to cost; with [`Basis::Posterior`].
+    /// Expected penalty of either verdict; present with [`Basis::Posterior`].
     pub decision: Option<Decision>,
-    /// How long ago it was last recorded, as far as the memory can tell; absent when it is not remembered.
+    /// Age of the item's last recorded event, as precisely as the filter knows it; absent when the item is unknown.
     pub age: Option<AgeRange>,
-    /// Its decayed count before this event, where the stream keeps one.
+    /// The item's decayed count before this event, where the stream has a frequency view.
     pub frequency: Option<Count>,
 }
 
 impl Answer {
-    /// A verdict that needed no memory.
+    /// A verdict that no filter was asked for.
     pub(super) fn plain(verdict: Verdict) -> Self {
         Self { verdict, basis: Basis::Standard, belief: None, decision: None, age: None, frequency: None }
     }
 }
 
-/// Ages from `least` (inclusive) to `below` (exclusive), in the unit of the window.
+/// Ages from `min` (inclusive) to `below` (exclusive), in the unit of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgeRange {
-    pub least: Span,
+    /// The smallest age of the range.
+    pub min: Span,
+    /// The smallest age above the range.
     pub below: Span,
 }
 
-/// Everything that can be said about an item's last sighting.
+/// The whole posterior distribution behind an [`Answer`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Details {
-    /// How likely the item was seen within the window, whatever the answer rests on.
+pub struct AnswerDetails {
+    /// Probability that the item was seen within the window, whatever the answer is based on.
     pub belief: Belief,
-    /// What either answer is expected to cost under that belief, where there are penalties.
+    /// Expected penalty of either verdict under that belief, where penalties are known.
     pub decision: Option<Decision>,
-    /// The ages that the memory tells apart and the chance of each, youngest first. What is missing to 1 is older or never.
+    /// The ages that the filter distinguishes, youngest first, with their probabilities. The rest up to 1 is "older or
+    /// never".
     pub blocks: Vec<(AgeRange, f64)>,
-    /// The likeliest of them, unless "older or never" is likelier.
+    /// The most probable block; absent when "older or never" is more probable.
     pub likely: Option<AgeRange>,
+    /// Mean age.
     pub expected_age: ExpectedAge,
-    /// Chance that it was never seen; with a learned prior, not within its horizon.
+    /// Probability that the item was never seen; with a learned prior, not within the horizon of the prior.
     pub never: f64,
 }
 
-/// A mean age, in what the prior counts ages in.
+/// A mean age, in the unit of the prior.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ExpectedAge {
+    /// Milliseconds of event time.
     Milliseconds(f64),
+    /// Events of the partition.
     Events(f64),
 }
 
 /// Why a question cannot be answered.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum QuestionError {
-    #[error("a window of {asked:?} was asked for, the memory reaches back {most:?}")]
-    WindowTooLong { asked: Span, most: Span },
-    #[error("the window {asked:?} is of another kind than the configured {most:?}")]
-    WindowKind { asked: Span, most: Span },
-    #[error("a window must be longer than nothing")]
+    /// The window is longer than the filter remembers.
+    #[error("the requested window {requested:?} is longer than the configured window {max:?}")]
+    WindowTooLong {
+        /// The window of the question.
+        requested: Span,
+        /// The configured window.
+        max: Span,
+    },
+    /// The window is in events where the configured one is in time, or the other way round.
+    #[error("the requested window {requested:?} has another unit than the configured window {max:?}")]
+    WindowKind {
+        /// The window of the question.
+        requested: Span,
+        /// The configured window.
+        max: Span,
+    },
+    /// The window is zero.
+    #[error("window must be greater than zero")]
     EmptyWindow,
-    #[error("this stream's filter forgets at random and has no window; ask without one")]
+    /// The filter forgets at random, so that it has no window.
+    #[error("this stream's filter has no window; omit window from the question")]
     NoWindow,
+    /// The penalties are not valid.
     #[error(transparent)]
     Penalty(#[from] PenaltyError),
 }

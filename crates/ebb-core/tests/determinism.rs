@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ebb_core::{
-    AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Measure, Method, Outcome, Over, Plan, Reader,
-    Record, Seen, Shard, TimeUnit, Weights,
+    AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Measure, Method, Outcome, Plan, Reader,
+    Record, Seen, Selection, Shard, TimeUnit, Weighting,
 };
 use ebb_sketch::filter::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
@@ -23,7 +23,7 @@ fn plan(seen: Seen, filter: TimingSpec) -> Arc<Plan> {
     Arc::new(Plan {
         reader,
         max_skew_ms: 60_000,
-        dedup: DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), seen),
+        dedup: DedupSpec::new(FilterSpec::learning(filter, 64).expect("a prior"), seen),
         frequency: None,
         aggregates: Vec::new(),
     })
@@ -43,7 +43,7 @@ fn aggregating() -> Arc<Plan> {
         AggregateSpec::new(AggregateParameters {
             name: method.name().into(),
             of: Measure::Number(0),
-            over: Over::All,
+            over: Selection::All,
             method,
             epsilon: 0.25,
             delta: 0.05,
@@ -53,7 +53,7 @@ fn aggregating() -> Arc<Plan> {
             top: Some(0),
             step: 0.5,
             max: 8.0,
-            weights: Weights::Ones,
+            weights: Weighting::Unit,
             seed: 1,
         })
         .unwrap()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ebb_core::{
-    Basis, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, Penalties, PenaltySpec, Plan, Question, Reader,
-    Reason, Record, Rule, Rules, Seen, Shard, Share, Span, TimeUnit, Verdict,
+    Basis, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Penalties, PenaltySpec, Plan,
+    Question, Reader, Reason, Record, Seen, Shard, Share, Span, TimeUnit, Verdict,
 };
 use ebb_sketch::filter::frequency::FrequencySpec;
 use ebb_sketch::filter::frequency::forward::ForwardSpec;
@@ -42,7 +42,7 @@ fn shard(dedup: DedupSpec) -> Shard {
 }
 
 fn learning(memory: u64) -> DedupSpec {
-    DedupSpec::of(FilterSpec::learning(timing(memory), 1024).unwrap(), Seen::First)
+    DedupSpec::new(FilterSpec::learning(timing(memory), 1024).unwrap(), Seen::First)
 }
 
 fn event(key: &str, id: u64, t: i64, cost: f64) -> String {
@@ -69,7 +69,7 @@ fn without_penalties_the_answer_is_the_filters_own() {
 #[test]
 fn a_given_share_and_penalties_decide_by_the_least_expected_cost() {
     let spec = FilterSpec::Timing { spec: timing(1 << 10), prior: PriorSpec::Constant(Share::new(1e-4).unwrap()) };
-    let mut shard = shard(DedupSpec::of(spec, Seen::Last));
+    let mut shard = shard(DedupSpec::new(spec, Seen::Last));
     for id in 0..2_000 {
         record(&mut shard, &event("a", id, 1_000 + id as i64, 0.0), 1_000 + id as i64);
     }
@@ -119,13 +119,13 @@ fn penalties_and_the_fields_they_come_from_may_change_without_forgetting() {
 fn rules_give_keys_their_own_window_and_penalty() {
     let keys = reader();
     let free = PenaltySpec { false_duplicate: Cost::Constant(1.0), missed_duplicate: Cost::Constant(0.0) };
-    let rules = Rules::new([
-        (keys.key_of_text("short"), Rule { window: Some(10_000), penalty: None }),
-        (keys.key_of_text("free"), Rule { window: None, penalty: Some(free) }),
+    let rules = KeyRules::new([
+        (keys.key_fingerprint("short"), KeyRule { window: Some(10_000), penalty: None }),
+        (keys.key_fingerprint("free"), KeyRule { window: None, penalty: Some(free) }),
     ]);
     let prior = PriorSpec::Constant(Share::new(1e-3).unwrap());
     let filter = FilterSpec::Timing { spec: timing(1 << 16), prior };
-    let mut shard = shard(DedupSpec { rules, ..DedupSpec::of(filter, Seen::Last) });
+    let mut shard = shard(DedupSpec { rules, ..DedupSpec::new(filter, Seen::Last) });
     for key in ["short", "free", "plain"] {
         assert_eq!(record(&mut shard, &event(key, 1, 1_000, 0.0), 1_000), Verdict::Unique, "{key}");
     }
@@ -224,12 +224,12 @@ fn every_filter_continues_from_its_snapshot_as_if_uninterrupted() {
     };
     let classic = FilterSpec::Classic { size: Size::in_memory(4096).unwrap(), hashes: 4, share: None };
     let specs = [
-        DedupSpec::of(fading(Raise::Stable), Seen::Last),
-        DedupSpec::of(fading(Raise::two_class(7)), Seen::Last),
-        DedupSpec::of(fading(Raise::MultiClass), Seen::Last),
-        DedupSpec::of(fading(Raise::Harmonic), Seen::Last),
-        DedupSpec::of(fading(Raise::HarmonicLiteral), Seen::Last),
-        DedupSpec::of(classic, Seen::First),
+        DedupSpec::new(fading(Raise::Stable), Seen::Last),
+        DedupSpec::new(fading(Raise::two_class(7)), Seen::Last),
+        DedupSpec::new(fading(Raise::MultiClass), Seen::Last),
+        DedupSpec::new(fading(Raise::Harmonic), Seen::Last),
+        DedupSpec::new(fading(Raise::HarmonicLiteral), Seen::Last),
+        DedupSpec::new(classic, Seen::First),
         isolating(4096),
     ];
     for spec in specs {

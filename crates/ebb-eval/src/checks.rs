@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::chance;
 use super::compare::{Comparison, Found, name, shown, statistics};
 use super::exact::{ExactAggregate, OBSERVATION_BYTES};
-use ebb_core::{AggregateAnswer, AggregateError, AggregateQuestion, AggregateSpec, Part};
+use ebb_core::{AggregateAnswer, AggregateError, AggregateQuestion, AggregateSpec, KeyScope};
 use ebb_sketch::aggregate::answer::Guarantee;
 use ebb_sketch::decay::Decay;
 
@@ -147,7 +147,7 @@ impl Checked {
             for statistic in statistics(self.spec.parameters()) {
                 let question = AggregateQuestion {
                     aggregate: self.spec.name().to_owned(),
-                    part: Part::Whole,
+                    scope: KeyScope::Whole,
                     decay: Some(decay.clone()),
                     statistic,
                 };
@@ -186,7 +186,7 @@ impl Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_core::{AggregateParameters, AggregateResult, Measure, Method, Over, Weights};
+    use ebb_core::{AggregateParameters, AggregateResult, Measure, Method, Selection, Weighting};
     use ebb_sketch::aggregate::answer::{Estimate, Evidence};
 
     fn check(answers: &[(bool, Guarantee)]) -> Check {
@@ -221,7 +221,7 @@ mod tests {
         let given = AggregateParameters {
             name: "bytes".into(),
             of: Measure::Count,
-            over: Over::All,
+            over: Selection::All,
             method: Method::Cascade,
             epsilon: 0.1,
             delta: 0.05,
@@ -231,7 +231,7 @@ mod tests {
             top: None,
             step: 1.0,
             max: 1.0,
-            weights: Weights::Ones,
+            weights: Weighting::Unit,
             seed: 1,
         };
         let mut checked = Checked::new(&AggregateSpec::new(given).unwrap(), &[]);

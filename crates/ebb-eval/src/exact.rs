@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ebb_core::{
-    AggregateParameters, Event, INTEGRAL_WEIGHT_MOST, Measure, Method, Over, ROBUST_WEIGHT_MOST, TEXT_BYTES_MOST,
-    Verdict, Weights,
+    AggregateParameters, Event, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT, MAX_TEXT_BYTES, Measure, Method, Selection,
+    Verdict, Weighting,
 };
 use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::Fingerprint;
@@ -59,7 +59,7 @@ impl ExactAggregate {
     /// Takes an event that was not rejected, where the aggregate would.
     pub fn add(&mut self, event: &Event, verdict: Verdict, when: When) {
         let given = &self.given;
-        let counts = given.over == Over::All || verdict == Verdict::Unique;
+        let counts = given.over == Selection::All || verdict == Verdict::Unique;
         let keeps_horizon = !matches!(given.method, Method::Forward | Method::Integral);
         if !counts || keeps_horizon && when.clock_ms.abs_diff(when.time_ms) >= given.horizon_ms {
             return;
@@ -88,20 +88,20 @@ impl ExactAggregate {
     }
 
     fn weight(&self, event: &Event) -> Option<f64> {
-        if self.given.weights == Weights::Ones || self.given.of == Measure::Weight {
+        if self.given.weights == Weighting::Unit || self.given.of == Measure::Weight {
             return Some(1.0);
         }
         let weight = event.weight.unwrap_or(1.0);
         let (weight, most) = match self.given.method {
-            Method::Robust => (weight.round(), f64::from(ROBUST_WEIGHT_MOST)),
-            Method::Integral => (weight.round(), f64::from(INTEGRAL_WEIGHT_MOST)),
+            Method::Robust => (weight.round(), f64::from(MAX_ROBUST_WEIGHT)),
+            Method::Integral => (weight.round(), f64::from(MAX_INTEGRAL_WEIGHT)),
             Method::Forward | Method::Division | Method::Cascade | Method::Levels => (weight, f64::MAX),
         };
         (1.0..=most).contains(&weight).then_some(weight)
     }
 
     fn label(&mut self, text: &str) -> u32 {
-        let end = (0..=text.len().min(TEXT_BYTES_MOST)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let end = (0..=text.len().min(MAX_TEXT_BYTES)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         let text = &text[..end];
         if let Some(number) = self.numbers.get(text) {
             return *number;
@@ -201,7 +201,7 @@ mod tests {
         AggregateParameters {
             name: "bytes".into(),
             of: Measure::Value,
-            over: Over::Unique,
+            over: Selection::Unique,
             method,
             epsilon: 0.1,
             delta: 0.05,
@@ -211,7 +211,7 @@ mod tests {
             top: Some(0),
             step: 0.5,
             max: 100.0,
-            weights: Weights::OfEvents,
+            weights: Weighting::ByEvent,
             seed: 1,
         }
     }
@@ -227,7 +227,7 @@ mod tests {
             importance: None,
             numbers: Default::default(),
             labels: vec![label.into()],
-            former: None,
+            previous_key: None,
             route: Fingerprint(id),
         }
     }

@@ -10,8 +10,8 @@ use super::report::{self, Memory, MemoryPoint, StreamReport, Verdicts};
 use super::tally::{Decided, Tally};
 use crate::EvalStream;
 use ebb_core::{
-    AggregateAnswer, AggregateError, AggregateQuestion, AggregateSpec, Counts, DedupSpec, Event, FilterSpec, Plan,
-    Reason, Seen, Shard, Verdict, ViewError, partition_of,
+    AggregateAnswer, AggregateError, AggregateQuestion, AggregateSpec, DedupSpec, Event, FilterSpec, Plan, Reason,
+    Seen, Shard, Verdict, VerdictCounts, ViewError, partition_of,
 };
 use ebb_sketch::decay::Decay;
 use ebb_sketch::filter::timing::Drive;
@@ -34,7 +34,7 @@ pub struct Trial {
     arrivals: Vec<i64>,
     aggregates: Vec<Checked>,
     tally: Tally,
-    counts: Counts,
+    counts: VerdictCounts,
     memory: Vec<MemoryPoint>,
     events: u64,
     /// When the log takes the events: what is dated much later is rejected, as by the service.
@@ -65,7 +65,7 @@ impl Trial {
             arrivals: vec![0; partitions as usize],
             aggregates: plan.aggregates.iter().map(|spec| Checked::new(spec, decays)).collect(),
             tally: Tally::new(block(&plan.dedup)),
-            counts: Counts::default(),
+            counts: VerdictCounts::default(),
             memory: Vec::new(),
             events: 0,
             now_ms,
@@ -102,7 +102,7 @@ impl Trial {
         let Some(answer) = outcome.answer else { return };
         let dedup = &self.plan.dedup;
         let time_ms = event.time_ms.unwrap_or(self.now_ms);
-        let window = dedup.window_of_key(event.key).unwrap_or(u64::MAX);
+        let window = dedup.key_window(event.key).unwrap_or(u64::MAX);
         let (stamp, window) = match drive(dedup) {
             // What came just before has age 0 on a clock of arrivals.
             Some(Drive::Count { .. }) => (self.arrivals[partition], window.saturating_add(1)),
@@ -192,11 +192,11 @@ fn ask(
     spec: &AggregateSpec,
     question: &AggregateQuestion,
 ) -> Result<AggregateAnswer, AggregateError> {
-    let parts: Result<Vec<_>, _> = shards.iter().map(|shard| shard.aggregate_part(question)).collect();
+    let parts: Result<Vec<_>, _> = shards.iter().map(|shard| shard.partial_aggregate(question)).collect();
     spec.answer(question, parts?)
 }
 
-fn verdicts(counts: &Counts) -> Verdicts {
+fn verdicts(counts: &VerdictCounts) -> Verdicts {
     let rejected: BTreeMap<_, _> = Reason::ALL.map(|reason| (reason.name(), counts.rejected(reason))).into();
     Verdicts {
         unique: counts.unique,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use ebb_core::{AggregateSpec, DedupSpec, Event, FilterSpec, Numbers, Plan, Rules, Seen, Shard, ViewError};
+use ebb_core::{AggregateSpec, DedupSpec, Event, FilterSpec, KeyRules, Numbers, Plan, Seen, Shard, ViewError};
 use ebb_sketch::filter::frequency::Frequency;
 use ebb_sketch::filter::places::Size;
 use ebb_sketch::hash::Fingerprint;
@@ -56,7 +56,7 @@ pub(super) fn filter_bytes(filter: &FilterSpec) -> u64 {
 /// The aggregate alone, after synthetic events.
 fn aggregate(plan: &Plan, spec: &AggregateSpec) -> Result<View, ViewError> {
     let filter = FilterSpec::Classic { size: Size::Cells(1024), hashes: 1, share: None };
-    let dedup = DedupSpec { filter, seen: Seen::Last, penalty: None, rules: Rules::new([]), isolation: None };
+    let dedup = DedupSpec { filter, seen: Seen::Last, penalty: None, rules: KeyRules::new([]), isolation: None };
     let alone = Plan { dedup, frequency: None, aggregates: vec![spec.clone()], ..plan.clone() };
     let mut shard = Shard::new(Arc::new(alone), 0)?;
     let mut random = Random::new(1);
@@ -87,7 +87,7 @@ fn synthetic(plan: &Plan, number: u64, random: &mut Random) -> Event {
         importance: None,
         numbers,
         labels: plan.reader.spec().labels.iter().map(|_| format!("{}", mix(number) % NAMES).into()).collect(),
-        former: None,
+        previous_key: None,
         route: print(number),
     }
 }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::super::position::{AsOf, Partitions};
 use crate::workers::{MergedAnswer, Stream};
-use ebb_core::{AggregateAnswer, AggregateResult, LogPrint, QuantileAnswer, TopAnswer, TopName};
+use ebb_core::{AggregateAnswer, AggregateResult, LogDigest, QuantileAnswer, TopAnswer, TopName};
 use ebb_sketch::aggregate::answer::{Estimate, Evidence, Guarantee, TopMode};
 
 /// What was found: a number, quantiles or top items, as the statistic is.
@@ -125,7 +125,7 @@ impl Answer {
 
     pub(super) fn merged((aggregate, statistic): (&str, &str), merged: MergedAnswer) -> Self {
         let places = merged.logs.iter().zip(&merged.answer.as_of);
-        let mut logs: Vec<(LogPrint, Log)> = Vec::new();
+        let mut logs: Vec<(LogDigest, Log)> = Vec::new();
         for ((print, of), as_of) in places {
             match logs.iter_mut().find(|(known, _)| known == print) {
                 Some((_, log)) => log.answered.push(as_of.partition),

@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 use super::super::frequency::{read_at_least, read_partition};
 use super::super::problem::{Kind, Problem};
 use crate::workers::{AtLeast, Stream};
-use ebb_core::{Part, Statistic};
+use ebb_core::{KeyScope, Statistic};
 use ebb_sketch::aggregate::answer::TopMode;
 use ebb_sketch::decay::{Decay, DecayError};
 
@@ -155,7 +155,7 @@ described!(Phi: object(utoipa::openapi::schema::Type::Number).minimum(Some(0.0))
 /// What a question asks, besides of which aggregate.
 pub(super) struct Question {
     pub(super) decay: Option<Decay>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<KeyScope>,
     pub(super) partition: Option<u32>,
     pub(super) at_least: AtLeast,
 }
@@ -190,11 +190,11 @@ impl Asked {
         })
     }
 
-    fn parts(&self, stream: &Stream) -> Result<Vec<Part>, Problem> {
+    fn parts(&self, stream: &Stream) -> Result<Vec<KeyScope>, Problem> {
         match (&self.key, self.part.as_deref()) {
-            (None, None) => Ok(vec![Part::Whole]),
-            (Some(key), None) => Ok(stream.reader().keys_of(key).into_iter().map(Part::Key).collect()),
-            (None, Some("other")) => Ok(vec![Part::Other]),
+            (None, None) => Ok(vec![KeyScope::Whole]),
+            (Some(key), None) => Ok(stream.reader().key_fingerprints(key).into_iter().map(KeyScope::Key).collect()),
+            (None, Some("other")) => Ok(vec![KeyScope::Other]),
             (Some(_), Some("other")) => {
                 let detail = "other does not know whose its events are: ask for a key or for part=other, not for both";
                 Err(Problem::new(Kind::Unanswerable, detail))

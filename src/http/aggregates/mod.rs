@@ -21,7 +21,7 @@ use super::routes::Api;
 use crate::workers::{AggregateAskError, AtLeast, Stream};
 use answer::Answer;
 use asked::{DecayParam, PartParams, PhisParam, TopParams, ValueParam, WhereParam};
-use ebb_core::{AggregateError, AggregateQuestion, ExportError, Part};
+use ebb_core::{AggregateError, AggregateQuestion, ExportError, KeyScope};
 
 pub(super) use asked::{Asked, Phi, Wanted};
 
@@ -169,7 +169,7 @@ async fn ask(api: &Api, names: Names, asked: Asking, wanted: Wanted) -> Result<R
     let (decay, at_least) = (question.decay, &question.at_least);
     let answered = first_known(question.parts, |part| {
         let (aggregate, decay, statistic) = (aggregate.clone(), decay.clone(), statistic.clone());
-        stream.aggregate(AggregateQuestion { aggregate, part, decay, statistic }, at_least)
+        stream.aggregate(AggregateQuestion { aggregate, scope: part, decay, statistic }, at_least)
     });
     let answer = in_time(&mut deadline, at_least, answered).await?;
     Ok(json(&Answer::of(stream, (&aggregate, wanted.name()), answer)))
@@ -182,7 +182,7 @@ async fn merge(api: &Api, names: Names, asked: Asking, request: Request, wanted:
     asked.refuse_part()?;
     let (decay, statistic) = (asked.question(stream)?.decay, asked.statistic(wanted)?);
     let exports = body::read_bytes(request, api.limits.max_body_bytes, &mut deadline).await?;
-    let question = AggregateQuestion { aggregate: aggregate.clone(), part: Part::Whole, decay, statistic };
+    let question = AggregateQuestion { aggregate: aggregate.clone(), scope: KeyScope::Whole, decay, statistic };
     let merged = in_time(&mut deadline, &AtLeast::Anywhere, stream.merge(question, exports)).await?;
     Ok(json(&Answer::merged((&aggregate, wanted.name()), merged)))
 }
@@ -209,8 +209,8 @@ async fn in_time<T>(
 
 /// A key may stand in events with quotes or without: the first that is known answers.
 async fn first_known<T, F: Future<Output = Result<T, AggregateAskError>>>(
-    parts: Vec<Part>,
-    ask: impl Fn(Part) -> F,
+    parts: Vec<KeyScope>,
+    ask: impl Fn(KeyScope) -> F,
 ) -> Result<T, AggregateAskError> {
     let mut answered = Err(AggregateAskError::Refused(AggregateError::NoSuchKey));
     for part in parts {

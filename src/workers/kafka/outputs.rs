@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use smallvec::SmallVec;
 
 use crate::kafka::{Fault, Message, Output, Producer, Remedy, SendOutcome, TopicPartition};
-use ebb_core::{Outcome, Reason, Verdict};
+use ebb_core::{Outcome, Verdict};
 
 /// A topic that outputs go to.
 #[derive(Debug, Clone)]
@@ -108,7 +108,7 @@ impl Emitter {
         let Some(target) = outputs.target(outcome.verdict) else { return Ok(0) };
         self.write(message, outcome);
         let reason = match outcome.verdict {
-            Verdict::Rejected(reason) => Some((reason.name(), explain(reason))),
+            Verdict::Rejected(reason) => Some((reason.name(), reason.description())),
             Verdict::Unique | Verdict::Duplicate | Verdict::Late => None,
         };
         let headers = self.headers(outcome.verdict, reason);
@@ -196,17 +196,5 @@ impl Emitter {
             ]);
         }
         headers
-    }
-}
-
-fn explain(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Empty => "the record has no value",
-        Reason::Encoding => "a text of the record is not valid Unicode, or contains NUL",
-        Reason::Parse => "the value is not one JSON document, or a number in it is out of range",
-        Reason::Limits => "the value is too large, too deep, or has too many or too long field names",
-        Reason::DuplicateKey => "the same name stands twice in one object",
-        Reason::Schema => "a configured field is missing, or is not of the type it must be",
-        Reason::Future => "the event is dated further after its record than the stream allows",
     }
 }

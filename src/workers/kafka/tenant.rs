@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::super::checkpoints::Job;
 use super::super::faults::{self, Mutant};
-use super::super::message::{Saved, ShardStatus, Stored};
+use super::super::message::{PartitionStatus, Saved, Stored};
 use super::super::owned;
 use super::super::report::{self, Report};
 use super::StreamSpec;
@@ -236,7 +236,7 @@ impl Tenant {
 fn identity(plan: &Plan, part: &TopicPartition) -> Identity {
     Identity {
         config_hash: plan.identity(),
-        key_print: plan.reader.key_print(),
+        key_print: plan.reader.key_digest(),
         log: format!("kafka:{}", part.topic),
         schema: SCHEMA,
     }
@@ -292,10 +292,10 @@ impl Owned {
         }
     }
 
-    pub(super) fn status(&mut self, end: Option<NextOffset>) -> ShardStatus {
+    pub(super) fn status(&mut self, end: Option<NextOffset>) -> PartitionStatus {
         self.notice_stored();
         let lag = end.map(|end| end.0.saturating_sub(self.position.0));
-        ShardStatus { status: self.shard.status(), lag, checkpoint: self.stored }
+        PartitionStatus { status: self.shard.status(), lag, checkpoint: self.stored }
     }
 
     /// Where the shard stands, and up to where it is stored.

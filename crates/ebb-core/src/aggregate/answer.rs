@@ -10,7 +10,7 @@ use super::question::{
 };
 use super::sketch::{MixedParts, Moment, Side, Sketch};
 use super::spec::{AggregateSpec, Measure, Method};
-use crate::question::AsOf;
+use crate::offset::AsOf;
 use ebb_sketch::aggregate::answer::{Estimate, Quantile, TopMode};
 use ebb_sketch::aggregate::content::{Labels, QuestionError, Totals, Values};
 use ebb_sketch::aggregate::predicate::{Field, Predicate};
@@ -19,7 +19,7 @@ use ebb_sketch::decay::Decay;
 
 /// What one shard, or several together, know that a question needs: a copy, so that the shards go on.
 #[derive(Debug)]
-pub struct AggregatePart {
+pub struct PartialAggregate {
     pub(super) as_of: Vec<AsOf>,
     /// None when nothing is known of the key; several where the method does not merge.
     pub(super) sketches: Vec<Sketch>,
@@ -42,17 +42,17 @@ impl AggregateSpec {
     pub fn answer(
         &self,
         question: &AggregateQuestion,
-        parts: Vec<AggregatePart>,
+        parts: Vec<PartialAggregate>,
     ) -> Result<AggregateAnswer, AggregateError> {
         let decay = question.decay.clone().unwrap_or_else(|| self.decay.clone());
         if self.parameters().method == Method::Integral && decay != self.decay {
             return Err(AggregateError::OtherDecay { asked: decay.to_string(), kept: self.decay.to_string() });
         }
-        let whole = AggregatePart::gathered(parts)?;
+        let whole = PartialAggregate::gathered(parts)?;
         if whole.sketches.is_empty() {
             return Err(AggregateError::NoSuchKey);
         }
-        let AggregatePart { as_of, sketches, missed_ms, texts } = whole;
+        let PartialAggregate { as_of, sketches, missed_ms, texts } = whole;
         let now_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max().unwrap_or(0);
         let missed = missed_ms.is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
         let mut gathered = Gathered { spec: self, sketches, moment: Moment { now_ms, decay: &decay }, texts };
@@ -70,7 +70,7 @@ impl AggregateSpec {
     }
 }
 
-impl AggregatePart {
+impl PartialAggregate {
     /// Several as one: as one sketch, where the method merges.
     pub(super) fn gathered(parts: impl IntoIterator<Item = Self>) -> Result<Self, MixedParts> {
         let mut all = Self { as_of: Vec::new(), sketches: Vec::new(), missed_ms: None, texts: BTreeMap::new() };

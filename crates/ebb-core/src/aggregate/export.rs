@@ -6,14 +6,14 @@
 //! positions of different logs are no ids either (X3). Neither the key nor anything drawn from it stands in an export (X4):
 //! only a one-way print of all that must agree.
 
-use super::answer::AggregatePart;
-use super::question::{AggregateError, Part};
-use super::spec::{AggregateSpec, Measure, Method, Over};
+use super::answer::PartialAggregate;
+use super::question::{AggregateError, KeyScope};
+use super::spec::{AggregateSpec, Measure, Method, Selection};
 use super::texts::Texts;
-use crate::event::NextOffset;
+use crate::event_spec::Path;
+use crate::offset::AsOf;
+use crate::offset::NextOffset;
 use crate::plan::Plan;
-use crate::question::AsOf;
-use crate::spec::Path;
 use ebb_sketch::aggregate::content::TIME_MOST_MS;
 use ebb_sketch::aggregate::robust::Parameters;
 use ebb_sketch::codec::{CodecError, Kind, Reader, Writer};
@@ -21,7 +21,7 @@ use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::Fingerprint;
 
 /// How many exports one answer may be made of.
-pub const MOST_EXPORTS: usize = 256;
+pub const MAX_EXPORTS: usize = 256;
 
 const FRAME: Kind = *b"ebbx";
 const KIND: Kind = *b"aexp";
@@ -29,7 +29,7 @@ const VERSION: u16 = 1;
 
 /// Tells logs apart, and nothing more of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogPrint(pub [u8; 16]);
+pub struct LogDigest(pub [u8; 16]);
 
 /// Of which events, without the key itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,19 +42,19 @@ enum Scope {
 /// See the module.
 #[derive(Debug)]
 struct AggregateExport {
-    log: LogPrint,
+    log: LogDigest,
     /// How many partitions the log has.
     partitions: u32,
     scope: Scope,
-    part: AggregatePart,
+    part: PartialAggregate,
 }
 
 /// Exports that belong together, ready to be asked.
 #[derive(Debug)]
-pub struct Merged {
-    pub parts: Vec<AggregatePart>,
+pub struct MergedExports {
+    pub parts: Vec<PartialAggregate>,
     /// Of each partition that an export is of: its log, and how many partitions that has.
-    pub logs: Vec<(LogPrint, u32)>,
+    pub logs: Vec<(LogDigest, u32)>,
 }
 
 /// Why exports do not make an answer.
@@ -79,7 +79,7 @@ pub enum ExportError {
     NoIds,
     #[error("there is no export; send at least one")]
     None,
-    #[error("more than {MOST_EXPORTS} exports; merge some of them first")]
+    #[error("more than {MAX_EXPORTS} exports; merge some of them first")]
     TooMany,
 }
 
@@ -88,17 +88,17 @@ impl Plan {
     pub fn export(
         &self,
         aggregate: &str,
-        part: Part,
-        (log, partitions): (LogPrint, u32),
-        parts: Vec<AggregatePart>,
+        scope: KeyScope,
+        (log, partitions): (LogDigest, u32),
+        parts: Vec<PartialAggregate>,
     ) -> Result<Vec<u8>, AggregateError> {
         let (place, _) = self.aggregate(aggregate)?;
-        let scope = match part {
-            Part::Whole => Scope::Whole,
-            Part::Other => Scope::Other,
-            Part::Key(key) => Scope::Key(print_of(key)),
+        let scope = match scope {
+            KeyScope::Whole => Scope::Whole,
+            KeyScope::Other => Scope::Other,
+            KeyScope::Key(key) => Scope::Key(print_of(key)),
         };
-        let part = AggregatePart::gathered(parts)?;
+        let part = PartialAggregate::gathered(parts)?;
         if part.sketches.is_empty() {
             return Err(AggregateError::NoSuchKey);
         }
@@ -110,7 +110,7 @@ impl Plan {
     }
 
     /// Reads exports that stand one after the other and looks whether they may be added up.
-    pub fn merged(&self, aggregate: &str, bytes: &[u8]) -> Result<Merged, AggregateError> {
+    pub fn merge_exports(&self, aggregate: &str, bytes: &[u8]) -> Result<MergedExports, AggregateError> {
         let (place, spec) = self.aggregate(aggregate)?;
         let identity = self.export_identity(place);
         let mut exports = Vec::new();
@@ -120,7 +120,7 @@ impl Plan {
         self.check_together(spec, &exports)?;
         let logs = exports.iter().flat_map(|export| export.part.as_of.iter().map(|_| (export.log, export.partitions)));
         let logs = logs.collect();
-        Ok(Merged { parts: exports.into_iter().map(|export| export.part).collect(), logs })
+        Ok(MergedExports { parts: exports.into_iter().map(|export| export.part).collect(), logs })
     }
 
     fn check_together(&self, spec: &AggregateSpec, exports: &[AggregateExport]) -> Result<(), ExportError> {
@@ -157,7 +157,7 @@ impl Plan {
         path(event.weight.as_ref().filter(|_| given.counts_by_weight()));
         path(given.top.and_then(|place| event.labels.get(place)));
         writer.u8(u8::from(given.of == Measure::Count));
-        writer.u8(u8::from(given.over == Over::Unique));
+        writer.u8(u8::from(given.over == Selection::Unique));
         writer.bytes(given.method.name().as_bytes());
         let fixed = matches!(given.method, Method::Integral | Method::Forward | Method::Division);
         writer.bytes(given.decay.as_ref().filter(|_| fixed).map(Decay::to_string).unwrap_or_default().as_bytes());
@@ -166,7 +166,7 @@ impl Plan {
         writer.u8(u8::from(given.counts_by_weight()));
         writer.u8(u8::from(event.id.is_some()));
         writer.u64(given.seed);
-        writer.raw(&self.reader.key_print().0);
+        writer.raw(&self.reader.key_digest().0);
         *blake3::hash(&writer.seal()).as_bytes()
     }
 }
@@ -180,7 +180,7 @@ fn frames(mut bytes: &[u8]) -> Result<Vec<&[u8]>, ExportError> {
         let (length, rest) = rest.split_first_chunk::<8>().ok_or_else(|| damaged("it ends too early"))?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let (block, rest) = rest.split_at_checked(length).ok_or_else(|| damaged("it ends too early"))?;
-        if blocks.len() == MOST_EXPORTS {
+        if blocks.len() == MAX_EXPORTS {
             return Err(ExportError::TooMany);
         }
         blocks.push(block);
@@ -242,7 +242,7 @@ impl AggregateExport {
     }
 
     fn read(spec: &AggregateSpec, mut reader: Reader<'_>) -> Result<Self, CodecError> {
-        let (log, partitions) = (LogPrint(print(&mut reader)?), reader.u32()?);
+        let (log, partitions) = (LogDigest(print(&mut reader)?), reader.u32()?);
         let scope = match (reader.u8()?, print(&mut reader)?) {
             (0, key) if key == [0; 16] => Scope::Whole,
             (1, key) if key == [0; 16] => Scope::Other,
@@ -257,7 +257,7 @@ impl AggregateExport {
         let missed_ms = read_time(&mut reader)?;
         let texts = Texts::read_some(&mut reader)?;
         let count = reader.count(1)?;
-        // Merged, there is one; otherwise each partition has its own.
+        // MergedExports, there is one; otherwise each partition has its own.
         if count == 0 || count > as_of.len().max(1) || as_of.is_empty() {
             return Err(CodecError::invalid("sketches", "not as many as there may be"));
         }
@@ -266,7 +266,7 @@ impl AggregateExport {
             sketches.push(spec.read_sketch_with(&mut reader, Parameters::LeftOut)?);
         }
         reader.finish()?;
-        Ok(Self { log, partitions, scope, part: AggregatePart { as_of, sketches, missed_ms, texts } })
+        Ok(Self { log, partitions, scope, part: PartialAggregate { as_of, sketches, missed_ms, texts } })
     }
 }
 

@@ -14,25 +14,26 @@ mod sketch;
 mod spec;
 mod texts;
 
-pub use answer::AggregatePart;
-pub use export::{ExportError, LogPrint, MOST_EXPORTS, Merged};
+pub use answer::PartialAggregate;
+pub use export::{ExportError, LogDigest, MAX_EXPORTS, MergedExports};
 pub use keys::KeyCounts;
 pub(super) use observed::Occurrence;
 pub use observed::Refusal;
 pub use question::{
-    AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, Part, QuantileAnswer, Statistic, TopAnswer,
-    TopName,
+    AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, KeyScope, QuantileAnswer, Statistic,
+    TopAnswer, TopName,
 };
 pub use sketch::MixedParts;
 pub use spec::{
-    AggregateParameters, AggregateSpec, AggregateSpecError, INTEGRAL_WEIGHT_MOST, Measure, Method, Over,
-    ROBUST_WEIGHT_MOST, Weights,
+    AggregateParameters, AggregateSpec, AggregateSpecError, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT, Measure, Method,
+    Selection, Weighting,
 };
-pub use texts::TEXT_BYTES_MOST;
+pub use texts::MAX_TEXT_BYTES;
 
-use super::event::{Event, Verdict};
-use super::question::AsOf;
+use super::event::Event;
+use super::offset::AsOf;
 use super::reader::Reader as EventReader;
+use super::verdict::Verdict;
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use keys::{Found, Keys};
 use observed::Observed;
@@ -95,14 +96,14 @@ impl Aggregate {
         reader: &EventReader,
     ) {
         self.advance(spec, at.clock_ms);
-        if let (Some(keys), Some(former), Some(key)) = (&mut self.keys, at.former_key, event.key) {
+        if let (Some(keys), Some(former), Some(key)) = (&mut self.keys, at.previous_key, event.key) {
             keys.rename(former, key);
         }
-        if spec.parameters().over == Over::Unique && verdict != Verdict::Unique {
+        if spec.parameters().over == Selection::Unique && verdict != Verdict::Unique {
             return;
         }
         let text = spec.parameters().top.and_then(|place| event.labels.get(place));
-        let label = text.map_or(0, |text| spec.label(reader.label_of_text(text).0));
+        let label = text.map_or(0, |text| spec.label(reader.label_fingerprint(text).0));
         let taken =
             spec.observe(event, at, label).and_then(|observed| self.insert(spec, event, &observed, at.clock_ms));
         match taken {
@@ -156,17 +157,17 @@ impl Aggregate {
     }
 
     /// A copy of what a question needs.
-    pub(super) fn part(
+    pub(super) fn partial(
         &self,
         spec: &AggregateSpec,
         question: &AggregateQuestion,
         as_of: AsOf,
-    ) -> Result<AggregatePart, AggregateError> {
+    ) -> Result<PartialAggregate, AggregateError> {
         let keys = || self.keys.as_ref().ok_or(AggregateError::NotByKey);
-        let found = match question.part {
-            Part::Whole => Some(Found { sketch: self.whole.clone(), missed_ms: None }),
-            Part::Other => Some(Found { sketch: keys()?.other().clone(), missed_ms: None }),
-            Part::Key(key) => keys()?.find(spec, key),
+        let found = match question.scope {
+            KeyScope::Whole => Some(Found { sketch: self.whole.clone(), missed_ms: None }),
+            KeyScope::Other => Some(Found { sketch: keys()?.other().clone(), missed_ms: None }),
+            KeyScope::Key(key) => keys()?.find(spec, key),
         };
         let (sketch, missed_ms) = found.map_or((None, None), |found| (Some(found.sketch), found.missed_ms));
         let mut labels = Vec::new();
@@ -174,7 +175,7 @@ impl Aggregate {
             sketch.held_labels(&mut labels);
         }
         let sketches = sketch.into_iter().collect();
-        Ok(AggregatePart { as_of: vec![as_of], sketches, missed_ms, texts: self.texts.of(labels) })
+        Ok(PartialAggregate { as_of: vec![as_of], sketches, missed_ms, texts: self.texts.of(labels) })
     }
 
     pub(super) fn status(&self, spec: &AggregateSpec) -> AggregateStatus {

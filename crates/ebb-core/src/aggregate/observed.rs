@@ -105,7 +105,7 @@ pub(crate) struct Occurrence {
     /// The largest accepted event time.
     pub(crate) clock_ms: i64,
     /// The event's key under the previous hash key, while keys are exchanged.
-    pub(crate) former_key: Option<Fingerprint>,
+    pub(crate) previous_key: Option<Fingerprint>,
 }
 
 impl AggregateSpec {

@@ -2,7 +2,7 @@
 
 use super::export::ExportError;
 use super::sketch::MixedParts;
-use crate::question::AsOf;
+use crate::offset::AsOf;
 use ebb_sketch::aggregate::answer::{Estimate, Evidence, Guarantee, TopMode};
 use ebb_sketch::aggregate::predicate::Predicate;
 use ebb_sketch::aggregate::{content, robust};
@@ -11,7 +11,7 @@ use ebb_sketch::hash::Fingerprint;
 
 /// Of which events, where the aggregate is kept by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum KeyScope {
     /// Of all keys together; there for every aggregate.
     Whole,
     Key(Fingerprint),
@@ -42,7 +42,7 @@ pub enum Statistic {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateQuestion {
     pub aggregate: String,
-    pub part: Part,
+    pub scope: KeyScope,
     /// Instead of the configured decay, or of the whole horizon where none is configured.
     pub decay: Option<Decay>,
     pub statistic: Statistic,
@@ -50,9 +50,9 @@ pub struct AggregateQuestion {
 
 impl AggregateQuestion {
     /// For all that is kept of a part, the names of its labels included.
-    pub fn for_all_of(aggregate: &str, part: Part) -> Self {
+    pub fn for_export(aggregate: &str, scope: KeyScope) -> Self {
         let statistic = Statistic::Top { phi: 1.0, mode: TopMode::NoFalseNegatives };
-        Self { aggregate: aggregate.to_owned(), part, decay: None, statistic }
+        Self { aggregate: aggregate.to_owned(), scope, decay: None, statistic }
     }
 }
 
@@ -71,7 +71,7 @@ pub struct QuantileAnswer {
 /// What a top item is called.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TopName {
-    /// Cut to [`super::TEXT_BYTES_MOST`].
+    /// Cut to [`super::MAX_TEXT_BYTES`].
     Text(Box<str>),
     Value(f64),
     /// A label whose text is not known here.
@@ -119,8 +119,8 @@ pub struct AggregateAnswer {
 /// Why an aggregate does not answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AggregateError {
-    #[error("there is no aggregate {asked:?}; there is {}", if .known.is_empty() { "none".into() } else { .known.join(", ") })]
-    Unknown { asked: String, known: Vec<String> },
+    #[error("there is no aggregate {requested:?}; there is {}", if .known.is_empty() { "none".into() } else { .known.join(", ") })]
+    Unknown { requested: String, known: Vec<String> },
     #[error("this aggregate is not kept by key; add keys: 1000 to it, or ask without a key")]
     NotByKey,
     #[error("no event of this key is known; it may be in other")]

@@ -68,7 +68,7 @@ impl Scale {
     pub(super) fn predicate(self, asked: &Predicate<f64>, weight: Field) -> Predicate {
         let all = |parts: &[Predicate<f64>]| parts.iter().map(|part| self.predicate(part, weight)).collect();
         match asked {
-            // Weights are kept whole, whatever the values are kept in.
+            // Weighting are kept whole, whatever the values are kept in.
             Predicate::Compare { field: Field::Weight, comparison, bound } if weight == Field::Weight => {
                 compare_steps(Field::Weight, *comparison, *bound)
             }

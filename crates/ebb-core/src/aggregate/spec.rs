@@ -13,10 +13,10 @@ use ebb_sketch::codec::Writer;
 use ebb_sketch::decay::Decay;
 
 /// The largest weight that `robust` takes; its weights are whole numbers.
-pub const ROBUST_WEIGHT_MOST: u32 = 1 << 16;
+pub const MAX_ROBUST_WEIGHT: u32 = 1 << 16;
 /// The largest weight that `integral` takes; its weights are whole numbers.
-pub const INTEGRAL_WEIGHT_MOST: u32 = 1 << 10;
-/// Weights are multiplied with this before `integral` decays them, so that small ones do not vanish at once.
+pub const MAX_INTEGRAL_WEIGHT: u32 = 1 << 10;
+/// Weighting are multiplied with this before `integral` decays them, so that small ones do not vanish at once.
 const WEIGHT_SCALE: u32 = 1 << 10;
 /// Ticks of an exponential integral decay in the time in which it falls by a factor e.
 const TICKS: f64 = 4096.0;
@@ -36,7 +36,7 @@ pub enum Measure {
 
 /// Which events are added up. Rejected ones never are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
+pub enum Selection {
     All,
     Unique,
 }
@@ -85,11 +85,11 @@ impl Method {
 
 /// How often an event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weights {
+pub enum Weighting {
     /// Once.
-    Ones,
+    Unit,
     /// As its weight says.
-    OfEvents,
+    ByEvent,
 }
 
 /// What an [`AggregateSpec`] is made of.
@@ -97,7 +97,7 @@ pub enum Weights {
 pub struct AggregateParameters {
     pub name: String,
     pub of: Measure,
-    pub over: Over,
+    pub over: Selection,
     pub method: Method,
     pub epsilon: f64,
     pub delta: f64,
@@ -110,7 +110,7 @@ pub struct AggregateParameters {
     pub top: Option<usize>,
     pub step: f64,
     pub max: f64,
-    pub weights: Weights,
+    pub weights: Weighting,
     /// Draws the hashes of the sampling sketches: the same in all shards of a stream.
     pub seed: u64,
 }
@@ -253,7 +253,7 @@ impl AggregateSpec {
         };
         writer.u8(of);
         writer.varint(place);
-        writer.u8(u8::from(given.over == Over::Unique));
+        writer.u8(u8::from(given.over == Selection::Unique));
         writer.bytes(given.method.name().as_bytes());
         writer.f64(given.epsilon);
         writer.f64(given.delta);
@@ -265,7 +265,7 @@ impl AggregateSpec {
         writer.varint(given.top.map_or(0, |place| place as u64 + 1));
         writer.f64(given.step);
         writer.f64(given.max);
-        writer.u8(u8::from(given.weights == Weights::OfEvents));
+        writer.u8(u8::from(given.weights == Weighting::ByEvent));
     }
 }
 
@@ -274,14 +274,14 @@ impl AggregateParameters {
     pub(super) fn whole_weight_most(&self) -> u32 {
         match self.method {
             _ if !self.counts_by_weight() => 1,
-            Method::Integral => INTEGRAL_WEIGHT_MOST,
-            _ => ROBUST_WEIGHT_MOST,
+            Method::Integral => MAX_INTEGRAL_WEIGHT,
+            _ => MAX_ROBUST_WEIGHT,
         }
     }
 
     /// Whether an event counts as often as its weight says.
     pub(super) fn counts_by_weight(&self) -> bool {
-        self.weights == Weights::OfEvents && self.of != Measure::Weight
+        self.weights == Weighting::ByEvent && self.of != Measure::Weight
     }
 
     /// What a cell holds when ranks may be `beta / 2` and top items `share` of the whole off.

@@ -1,6 +1,6 @@
 //! Which text a label stands for, as long as a sketch may still name it.
 //!
-//! Sketches keep labels as numbers; this keeps their texts, cut to [`TEXT_BYTES_MOST`]. When the table outgrows its room,
+//! Sketches keep labels as numbers; this keeps their texts, cut to [`MAX_TEXT_BYTES`]. When the table outgrows its room,
 //! the texts of labels that no sketch holds any more are let go, and the room follows from what is left: the table is
 //! bounded by the sketches, and what is in it depends on the log alone.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 
 /// Longer texts are cut here, at the end of a character.
-pub const TEXT_BYTES_MOST: usize = 256;
+pub const MAX_TEXT_BYTES: usize = 256;
 /// Tables below this are not worth going through.
 const ROOM_LEAST: usize = 1024;
 
@@ -83,7 +83,7 @@ impl Texts {
                 return Err(CodecError::invalid("texts", "labels out of order"));
             }
             let bytes = reader.bytes()?;
-            let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= TEXT_BYTES_MOST);
+            let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_TEXT_BYTES);
             texts.insert(label, text.ok_or_else(|| CodecError::invalid("texts", "no text, or too long"))?.into());
         }
         Ok(texts)
@@ -91,7 +91,7 @@ impl Texts {
 }
 
 fn cut(text: &str) -> &str {
-    let mut end = text.len().min(TEXT_BYTES_MOST);
+    let mut end = text.len().min(MAX_TEXT_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -1,6 +1,6 @@
 //! The filters that a dedup view can be built on, under one set of questions.
 
-use super::Sight;
+use super::Lookup;
 use crate::ViewError;
 use ebb_sketch::codec::{CodecError, Writer};
 use ebb_sketch::filter::classic::{ArrivalShare, ClassicFilter};
@@ -193,9 +193,9 @@ pub(super) struct Fading {
 }
 
 impl Fading {
-    pub(super) fn observe(&mut self, sight: &Sight<'_>, draws: &mut Random) -> Answer {
-        let value = sight.importance.map_or(self.filter.spec().top(), |importance| self.scale.value(importance));
-        plain(self.filter.process(sight.item, value, draws))
+    pub(super) fn observe(&mut self, lookup: &Lookup<'_>, draws: &mut Random) -> Answer {
+        let value = lookup.importance.map_or(self.filter.spec().top(), |importance| self.scale.value(importance));
+        plain(self.filter.process(lookup.item, value, draws))
     }
 
     pub(super) fn ask(&self, item: Fingerprint) -> Answer {

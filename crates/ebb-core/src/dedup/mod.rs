@@ -9,12 +9,13 @@ mod penalty;
 
 pub use filter::FilterSpec;
 pub use isolation::IsolationSpec;
-pub use penalty::{Cost, PenaltySpec, Rule, Rules};
+pub use penalty::{Cost, KeyRule, KeyRules, PenaltySpec};
 
 use super::ViewError;
-use super::event::{Former, Reason, Verdict};
-use super::question::{AgeRange, Answer, Details, ExpectedAge, QuestionError, Span};
-use super::turn::Reach;
+use super::event::PreviousKey;
+use super::key_rotation::Retention;
+use super::question::{AgeRange, Answer, AnswerDetails, ExpectedAge, QuestionError, Span};
+use super::verdict::{Reason, Verdict};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::filter::decision::Penalties;
 use ebb_sketch::filter::inference::{self, Basis, Seen};
@@ -33,14 +34,14 @@ pub struct DedupSpec {
     pub seen: Seen,
     /// Without it the filter's own answer stands.
     pub penalty: Option<PenaltySpec>,
-    pub rules: Rules,
+    pub rules: KeyRules,
     pub isolation: Option<IsolationSpec>,
 }
 
 impl DedupSpec {
     /// One filter for all keys, and its own answers.
-    pub fn of(filter: FilterSpec, seen: Seen) -> Self {
-        Self { filter, seen, penalty: None, rules: Rules::default(), isolation: None }
+    pub fn new(filter: FilterSpec, seen: Seen) -> Self {
+        Self { filter, seen, penalty: None, rules: KeyRules::default(), isolation: None }
     }
 
     /// The window that counts when neither rule nor question names one, and the longest they may name. Filters that
@@ -53,21 +54,21 @@ impl DedupSpec {
     }
 
     /// How long after it was recorded an item can still be found.
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn retention(&self) -> Retention {
         match &self.filter {
             FilterSpec::Timing { spec, .. } => match spec.drive() {
                 Drive::Time { window_ms, lateness_ms, tick_ms } => {
-                    Reach::Milliseconds(window_ms.saturating_add(lateness_ms).saturating_add(tick_ms))
+                    Retention::Milliseconds(window_ms.saturating_add(lateness_ms).saturating_add(tick_ms))
                 }
-                Drive::Count { window, block } => Reach::Events(window.saturating_add(block)),
+                Drive::Count { window, block } => Retention::Events(window.saturating_add(block)),
             },
-            FilterSpec::Fading { spec, .. } => Reach::Events(faded_after(spec)),
-            FilterSpec::Classic { .. } => Reach::Endless,
+            FilterSpec::Fading { spec, .. } => Retention::Events(faded_after(spec)),
+            FilterSpec::Classic { .. } => Retention::Forever,
         }
     }
 
     /// A window that is asked for, in the unit of the configured one.
-    pub fn window_of(&self, asked: Option<Span>) -> Result<Option<u64>, QuestionError> {
+    pub fn requested_window(&self, asked: Option<Span>) -> Result<Option<u64>, QuestionError> {
         let Some(asked) = asked else { return Ok(None) };
         let most = self.window().ok_or(QuestionError::NoWindow)?;
         match (asked, most) {
@@ -76,14 +77,14 @@ impl DedupSpec {
                 Ok(Some(w))
             }
             (Span::Milliseconds(_), Span::Milliseconds(_)) | (Span::Events(_), Span::Events(_)) => {
-                Err(QuestionError::WindowTooLong { asked, most })
+                Err(QuestionError::WindowTooLong { requested: asked, max: most })
             }
-            _ => Err(QuestionError::WindowKind { asked, most }),
+            _ => Err(QuestionError::WindowKind { requested: asked, max: most }),
         }
     }
 
     /// The window that counts for events of a key, in the unit of the view's own.
-    pub fn window_of_key(&self, key: Option<Fingerprint>) -> Option<u64> {
+    pub fn key_window(&self, key: Option<Fingerprint>) -> Option<u64> {
         let own = key.and_then(|key| self.rules.of(key)).and_then(|rule| rule.window);
         self.filter.timing().map(|spec| own.unwrap_or(spec.drive().window()))
     }
@@ -135,11 +136,11 @@ fn faded_after(spec: &FadingSpec) -> u64 {
 
 /// One event, or one question, as the view sees it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sight<'a> {
+pub(super) struct Lookup<'a> {
     pub(super) item: Fingerprint,
     pub(super) key: Option<Fingerprint>,
     /// While a hash key is exchanged.
-    pub(super) former: Option<Former>,
+    pub(super) previous_key: Option<PreviousKey>,
     pub(super) time_ms: i64,
     pub(super) importance: Option<f64>,
     /// The numbers of the event that costs may refer to.
@@ -170,39 +171,39 @@ impl Dedup {
     }
 
     /// Decides about an event and remembers it; the clock has been moved to it, and its costs have been checked.
-    pub(super) fn observe(&mut self, sight: &Sight<'_>, draws: &mut Random) -> Result<Answer, Reason> {
-        let question = self.question(sight).map_err(|_| Reason::Schema)?;
-        self.rename(sight);
-        let formerly = self.formerly(sight, &question);
+    pub(super) fn observe(&mut self, lookup: &Lookup<'_>, draws: &mut Random) -> Result<Answer, Reason> {
+        let question = self.question(lookup).map_err(|_| Reason::Schema)?;
+        self.rename(lookup);
+        let formerly = self.formerly(lookup, &question);
         if let (Some(answer), Seen::First, Filter::Timing(filter)) = (&formerly, self.spec.seen, &mut self.filter) {
-            filter.pass(sight.time_ms);
-            if let (Some(isolation), Some(key)) = (&mut self.isolation, sight.key) {
+            filter.pass(lookup.time_ms);
+            if let (Some(isolation), Some(key)) = (&mut self.isolation, lookup.key) {
                 isolation.pass(key);
             }
-            return Ok(self.told(sight, answer));
+            return Ok(self.told(lookup, answer));
         }
-        let answer = match (&mut self.isolation, sight.key, &mut self.filter) {
+        let answer = match (&mut self.isolation, lookup.key, &mut self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.observe(key, &question, shared),
             (_, _, Filter::Timing(filter)) => filter.observe(&question),
-            (_, _, Filter::Fading(filter)) => Some(filter.observe(sight, draws)),
+            (_, _, Filter::Fading(filter)) => Some(filter.observe(lookup, draws)),
             (_, _, Filter::Classic(filter)) => Some(filter.observe(&question)),
         };
         Ok(match formerly.or(answer) {
-            Some(answer) => self.told(sight, &answer),
+            Some(answer) => self.told(lookup, &answer),
             // Too old to be remembered; whether it was seen can still be said.
-            None => self.decide(sight).unwrap_or(Answer::plain(Verdict::Late)),
+            None => self.decide(lookup).unwrap_or(Answer::plain(Verdict::Late)),
         })
     }
 
     /// Decides without remembering.
-    pub(super) fn decide(&self, sight: &Sight<'_>) -> Result<Answer, QuestionError> {
-        let question = self.question(sight)?;
-        let answer = self.formerly(sight, &question).unwrap_or_else(|| self.answer(sight, &question));
-        Ok(self.told(sight, &answer))
+    pub(super) fn decide(&self, lookup: &Lookup<'_>) -> Result<Answer, QuestionError> {
+        let question = self.question(lookup)?;
+        let answer = self.formerly(lookup, &question).unwrap_or_else(|| self.answer(lookup, &question));
+        Ok(self.told(lookup, &answer))
     }
 
-    fn answer(&self, sight: &Sight<'_>, question: &inference::Question) -> inference::Answer {
-        match (&self.isolation, sight.key, &self.filter) {
+    fn answer(&self, lookup: &Lookup<'_>, question: &inference::Question) -> inference::Answer {
+        match (&self.isolation, lookup.key, &self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.ask(key, question, shared),
             (_, _, Filter::Timing(filter)) => filter.ask(question),
             (_, _, Filter::Fading(filter)) => filter.ask(question.item),
@@ -211,36 +212,36 @@ impl Dedup {
     }
 
     /// What is remembered of the item under the previous hash key; that it is not remembered says nothing.
-    fn formerly(&self, sight: &Sight<'_>, question: &inference::Question) -> Option<inference::Answer> {
-        let former = self.known_as(sight)?;
+    fn formerly(&self, lookup: &Lookup<'_>, question: &inference::Question) -> Option<inference::Answer> {
+        let former = self.known_as(lookup)?;
         let question = inference::Question { item: former.item, ..*question };
         Some(self.answer(&former, &question)).filter(|answer| answer.duplicate)
     }
 
-    /// The same sight under the previous hash key. A key that came since then is known by its new name.
-    fn known_as<'a>(&self, sight: &Sight<'a>) -> Option<Sight<'a>> {
-        let former = sight.former?;
+    /// The same lookup under the previous hash key. A key that came since then is known by its new name.
+    fn known_as<'a>(&self, lookup: &Lookup<'a>) -> Option<Lookup<'a>> {
+        let former = lookup.previous_key?;
         let is_renamed = |key| self.isolation.as_ref().is_some_and(|isolation| isolation.knows(key));
-        let key = sight.key.filter(|key| is_renamed(*key)).or(former.key);
-        Some(Sight { item: former.item, key, former: None, ..*sight })
+        let key = lookup.key.filter(|key| is_renamed(*key)).or(former.key);
+        Some(Lookup { item: former.item, key, previous_key: None, ..*lookup })
     }
 
     /// A key's own filter goes with it when its name changes.
-    fn rename(&mut self, sight: &Sight<'_>) {
+    fn rename(&mut self, lookup: &Lookup<'_>) {
         if let (Some(isolation), Some(key), Some(former)) =
-            (&mut self.isolation, sight.key, sight.former.and_then(|former| former.key))
+            (&mut self.isolation, lookup.key, lookup.previous_key.and_then(|former| former.key))
         {
             isolation.rename(former, key);
         }
     }
 
     /// Everything that can be said about the item's last sighting; only the timing filter can say more than yes or no.
-    pub(super) fn explain(&self, sight: &Sight<'_>) -> Result<Option<Details>, QuestionError> {
-        let question = self.question(sight)?;
-        let former = self.known_as(sight).filter(|_| self.formerly(sight, &question).is_some());
-        let sight = former.as_ref().unwrap_or(sight);
-        let question = inference::Question { item: sight.item, ..question };
-        let home = match (&self.isolation, sight.key, &self.filter) {
+    pub(super) fn explain(&self, lookup: &Lookup<'_>) -> Result<Option<AnswerDetails>, QuestionError> {
+        let question = self.question(lookup)?;
+        let former = self.known_as(lookup).filter(|_| self.formerly(lookup, &question).is_some());
+        let lookup = former.as_ref().unwrap_or(lookup);
+        let question = inference::Question { item: lookup.item, ..question };
+        let home = match (&self.isolation, lookup.key, &self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.home(key, shared),
             (_, _, Filter::Timing(filter)) => filter,
             (_, _, Filter::Fading(_) | Filter::Classic(_)) => return Ok(None),
@@ -248,7 +249,7 @@ impl Dedup {
         let found = home.explain(&question);
         let ages = |block: u8| age_range(home.filter(), &Reading { age: Some(block), cells: 1, oldest: 1 });
         let blocks = (0..).zip(&found.blocks).filter_map(|(block, chance)| Some((ages(block)?, *chance)));
-        Ok(Some(Details {
+        Ok(Some(AnswerDetails {
             belief: found.belief,
             decision: question.penalties.map(|penalties| penalties.decide(&found.belief)),
             blocks: blocks.collect(),
@@ -264,25 +265,25 @@ impl Dedup {
     }
 
     /// The question as the filter takes it: windows and penalties by question, rule and configuration, in this order.
-    fn question(&self, sight: &Sight<'_>) -> Result<inference::Question, QuestionError> {
-        let rule = sight.key.and_then(|key| self.spec.rules.of(key));
+    fn question(&self, lookup: &Lookup<'_>) -> Result<inference::Question, QuestionError> {
+        let rule = lookup.key.and_then(|key| self.spec.rules.of(key));
         let most = self.spec.filter.timing().map_or(u64::MAX, |spec| spec.drive().window());
-        let window = sight.window.or(rule.and_then(|rule| rule.window)).unwrap_or(most);
+        let window = lookup.window.or(rule.and_then(|rule| rule.window)).unwrap_or(most);
         let spec = rule.and_then(|rule| rule.penalty.as_ref()).or(self.spec.penalty.as_ref());
-        let penalties = match (sight.penalties, spec) {
+        let penalties = match (lookup.penalties, spec) {
             (Some(asked), _) => Some(asked),
-            (None, Some(spec)) => spec.of(sight.numbers)?,
+            (None, Some(spec)) => spec.of(lookup.numbers)?,
             (None, None) => None,
         };
-        let plain = inference::Question::new(sight.item, sight.time_ms, window);
-        Ok(inference::Question { penalties, share: sight.share, frequency: sight.frequency, ..plain })
+        let plain = inference::Question::new(lookup.item, lookup.time_ms, window);
+        Ok(inference::Question { penalties, share: lookup.share, frequency: lookup.frequency, ..plain })
     }
 
-    fn told(&self, sight: &Sight<'_>, answer: &inference::Answer) -> Answer {
+    fn told(&self, lookup: &Lookup<'_>, answer: &inference::Answer) -> Answer {
         let timing = self.timing();
         let verdict = match (answer.duplicate, timing) {
             (true, _) => Verdict::Duplicate,
-            (false, Some(filter)) if is_late(filter, sight.time_ms) => Verdict::Late,
+            (false, Some(filter)) if is_late(filter, lookup.time_ms) => Verdict::Late,
             (false, _) => Verdict::Unique,
         };
         Answer {
@@ -304,7 +305,7 @@ impl Dedup {
         }
     }
 
-    pub(super) fn touch(&self, item: Fingerprint) {
+    pub(super) fn prefetch(&self, item: Fingerprint) {
         if let Filter::Timing(filter) = &self.filter {
             filter.touch(item);
         }
@@ -338,7 +339,7 @@ impl Dedup {
         self.filter.calibration_error()
     }
 
-    pub(super) fn isolated(&self) -> usize {
+    pub(super) fn isolated_keys(&self) -> usize {
         self.isolation.as_ref().map_or(0, Isolation::active)
     }
 
@@ -359,7 +360,7 @@ impl Dedup {
     }
 }
 
-/// Part of the window before such an event is already forgotten: not finding it proves nothing.
+/// KeyScope of the window before such an event is already forgotten: not finding it proves nothing.
 fn is_late(filter: &TimingFilter, time_ms: i64) -> bool {
     match (filter.spec().drive(), filter.now()) {
         (Drive::Time { lateness_ms, .. }, Some(now)) => now.saturating_sub_unsigned(lateness_ms) > time_ms,
@@ -376,7 +377,7 @@ fn age_range(filter: &TimingFilter, reading: &Reading) -> Option<AgeRange> {
     let least = now.saturating_sub(start.saturating_add(length)).saturating_add(1).max(0) as u64;
     let below = now.saturating_sub(start).saturating_add(1).max(0) as u64;
     Some(match drive {
-        Drive::Time { .. } => AgeRange { least: Span::Milliseconds(least), below: Span::Milliseconds(below) },
-        Drive::Count { .. } => AgeRange { least: Span::Events(least), below: Span::Events(below) },
+        Drive::Time { .. } => AgeRange { min: Span::Milliseconds(least), below: Span::Milliseconds(below) },
+        Drive::Count { .. } => AgeRange { min: Span::Events(least), below: Span::Events(below) },
     })
 }

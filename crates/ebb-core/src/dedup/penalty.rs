@@ -37,7 +37,7 @@ impl PenaltySpec {
 
 /// What holds for some keys instead of the view's own.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Rule {
+pub struct KeyRule {
     /// In the unit of the view's window.
     pub window: Option<u64>,
     pub penalty: Option<PenaltySpec>,
@@ -45,19 +45,19 @@ pub struct Rule {
 
 /// Rules by key.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Rules(Arc<BTreeMap<Fingerprint, Rule>>);
+pub struct KeyRules(Arc<BTreeMap<Fingerprint, KeyRule>>);
 
-impl Rules {
-    pub fn new(rules: impl IntoIterator<Item = (Fingerprint, Rule)>) -> Self {
+impl KeyRules {
+    pub fn new(rules: impl IntoIterator<Item = (Fingerprint, KeyRule)>) -> Self {
         Self(Arc::new(rules.into_iter().collect()))
     }
 
-    pub(super) fn of(&self, key: Fingerprint) -> Option<&Rule> {
+    pub(super) fn of(&self, key: Fingerprint) -> Option<&KeyRule> {
         self.0.get(&key)
     }
 
     /// Only the windows.
     pub(super) fn without_penalties(&self) -> Self {
-        Self::new(self.0.iter().map(|(key, rule)| (*key, Rule { penalty: None, ..*rule })))
+        Self::new(self.0.iter().map(|(key, rule)| (*key, KeyRule { penalty: None, ..*rule })))
     }
 }

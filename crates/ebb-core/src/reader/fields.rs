@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::event::Reason;
-use crate::spec::TimeUnit;
+use crate::event_spec::TimeUnit;
+use crate::verdict::Reason;
 use ebb_sketch::hash::Fingerprinting;
 
 /// One scalar of the payload.

@@ -9,8 +9,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::fields::{Field, Fields};
 use super::tree::{Child, Node, first_bytes};
-use crate::event::Reason;
-use crate::spec::{Limits, Path, SpecError};
+use crate::event_spec::{EventSpecError, Path, PayloadLimits};
+use crate::verdict::Reason;
 use ebb_sketch::random::mix;
 
 /// The configured paths as a tree of names.
@@ -19,7 +19,7 @@ pub(super) struct Layout {
     root: Node,
     /// By slot: whether the spelling of numbers matters there.
     spelled: Vec<bool>,
-    limits: Limits,
+    limits: PayloadLimits,
 }
 
 /// What is wanted of a field.
@@ -32,12 +32,12 @@ pub(super) enum Wanted {
 }
 
 impl Layout {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: PayloadLimits) -> Self {
         Self { root: Node::default(), spelled: Vec::new(), limits }
     }
 
     /// The slot of a path: the same for the same path.
-    pub(super) fn add(&mut self, path: &Path, wanted: Wanted) -> Result<usize, SpecError> {
+    pub(super) fn add(&mut self, path: &Path, wanted: Wanted) -> Result<usize, EventSpecError> {
         let mut slots = self.spelled.len();
         let slot = self.root.add(path, 0, &mut slots)?;
         self.spelled.resize(slots, false);
@@ -106,7 +106,7 @@ struct Scan<'l, 'a> {
     spelled: &'l [bool],
     care: Care,
     spelling_matters: bool,
-    limits: Limits,
+    limits: PayloadLimits,
     field_count: u32,
     /// The names of the objects that are open, innermost last, but for those that their node knows.
     names: SmallVec<[Cow<'a, str>; 16]>,

@@ -11,8 +11,9 @@ mod tree;
 
 use ebb_sketch::hash::{Domain, Fingerprint, HashKey, HashKeys, KeyPrint};
 
-use super::event::{Event, Former, Numbers, Reason};
-use super::spec::{EventSpec, Limits, Path, SpecError};
+use super::event::{Event, Numbers, PreviousKey};
+use super::event_spec::{EventSpec, EventSpecError, Path, PayloadLimits};
+use super::verdict::Reason;
 use fields::{Field, Fields};
 use json::{Layout, Wanted};
 
@@ -50,19 +51,19 @@ pub struct Subject {
     pub importance: Option<f64>,
     pub numbers: Numbers,
     /// While a hash key is exchanged.
-    pub former: Option<Former>,
+    pub previous_key: Option<PreviousKey>,
     /// What chooses the partition.
     pub route: Fingerprint,
 }
 
 impl Reader {
-    pub fn new(spec: EventSpec, keys: impl Into<HashKeys>) -> Result<Self, SpecError> {
+    pub fn new(spec: EventSpec, keys: impl Into<HashKeys>) -> Result<Self, EventSpecError> {
         let HashKeys { current: key, previous, routing } = keys.into();
         if spec.item.is_empty() {
-            return Err(SpecError::NoItem);
+            return Err(EventSpecError::NoItem);
         }
-        if spec.limits.depth == 0 || spec.limits.depth > Limits::MOST_DEPTH {
-            return Err(SpecError::Depth);
+        if spec.limits.depth == 0 || spec.limits.depth > PayloadLimits::MAX_DEPTH {
+            return Err(EventSpecError::Depth);
         }
         let mut layout = Layout::new(spec.limits);
         let mut all =
@@ -94,12 +95,12 @@ impl Reader {
         self.key.fingerprint(b"draws").low()
     }
 
-    pub fn key_print(&self) -> KeyPrint {
+    pub fn key_digest(&self) -> KeyPrint {
         self.key.print()
     }
 
     /// The key before the current one, while it is still needed.
-    pub fn previous_print(&self) -> Option<KeyPrint> {
+    pub fn previous_key_digest(&self) -> Option<KeyPrint> {
         self.previous.as_ref().map(HashKey::print)
     }
 
@@ -131,7 +132,7 @@ impl Reader {
             importance: subject.importance,
             numbers: subject.numbers,
             labels,
-            former: subject.former,
+            previous_key: subject.previous_key,
             route: subject.route,
         })
     }
@@ -142,13 +143,13 @@ impl Reader {
     }
 
     /// The fingerprint of a key given as text, as the key of an event would have it.
-    pub fn key_of_text(&self, text: &str) -> Fingerprint {
+    pub fn key_fingerprint(&self, text: &str) -> Fingerprint {
         text_key(&self.key, text)
     }
 
     /// All fingerprints that a key given as text may be known by: in quotes or not, under the current hash key or, while
     /// keys are exchanged, the previous.
-    pub fn keys_of(&self, text: &str) -> Vec<Fingerprint> {
+    pub fn key_fingerprints(&self, text: &str) -> Vec<Fingerprint> {
         let bare = bare_field(text);
         let under = |key: &HashKey| {
             let bare = bare.as_ref().and_then(|field| hash(key, Domain::Key, field).ok());
@@ -158,14 +159,14 @@ impl Reader {
     }
 
     /// What stands for a text that an aggregate lists by name.
-    pub fn label_of_text(&self, text: &str) -> Fingerprint {
+    pub fn label_fingerprint(&self, text: &str) -> Fingerprint {
         let mut making = self.key.begin(Domain::Label);
         Field::hash_text(text, &mut making);
         making.end()
     }
 
     /// The fingerprint of a key that stands in events without quotes: a number, true or false.
-    pub fn key_of_bare(&self, text: &str) -> Option<Fingerprint> {
+    pub fn bare_key_fingerprint(&self, text: &str) -> Option<Fingerprint> {
         hash(&self.key, Domain::Key, &bare_field(text)?).ok()
     }
 
@@ -177,7 +178,7 @@ impl Reader {
             None => None,
             Some(previous) => {
                 let key = key.map(|field| hash(previous, Domain::Key, field)).transpose()?;
-                Some(Former { item: self.item(previous, fields)?, key })
+                Some(PreviousKey { item: self.item(previous, fields)?, key })
             }
         };
         let route = match (&self.routing, former) {
@@ -196,7 +197,7 @@ impl Reader {
             time_ms: time,
             importance: number(slots.importance)?,
             numbers: slots.numbers.iter().map(|slot| number(Some(*slot))).collect::<Result<_, _>>()?,
-            former,
+            previous_key: former,
             route,
         })
     }

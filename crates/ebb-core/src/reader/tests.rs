@@ -1,5 +1,5 @@
 use super::*;
-use crate::spec::TimeUnit;
+use crate::event_spec::TimeUnit;
 
 fn path(text: &str) -> Path {
     text.parse().unwrap()
@@ -32,7 +32,7 @@ fn click(user: &str, ad: &str) -> String {
 fn fields_are_found_at_nested_paths() {
     let event = reader().read(click(r#""u1""#, "7").as_bytes()).unwrap();
     assert_eq!((event.time_ms, event.value, event.weight), (Some(1_700_000_000_123), Some(0.25), None));
-    assert_eq!(event.key, Some(reader().key_of_text("c1")));
+    assert_eq!(event.key, Some(reader().key_fingerprint("c1")));
     assert_eq!(event.id, None);
 }
 
@@ -199,10 +199,10 @@ fn times_are_read_in_every_unit_and_never_overflow() {
 #[test]
 fn paths_that_contradict_each_other_are_refused() {
     let both = EventSpec::of_item(vec![path("user"), path("user.id")]);
-    assert!(matches!(Reader::new(both, HashKey::new([1; 16])), Err(SpecError::Nested(..))));
+    assert!(matches!(Reader::new(both, HashKey::new([1; 16])), Err(EventSpecError::Nested(..))));
     let both = EventSpec::of_item(vec![path("user.id"), path("user")]);
-    assert!(matches!(Reader::new(both, HashKey::new([1; 16])), Err(SpecError::Nested(..))));
-    assert_eq!(Reader::new(EventSpec::of_item(vec![]), HashKey::new([1; 16])).unwrap_err(), SpecError::NoItem);
+    assert!(matches!(Reader::new(both, HashKey::new([1; 16])), Err(EventSpecError::Nested(..))));
+    assert_eq!(Reader::new(EventSpec::of_item(vec![]), HashKey::new([1; 16])).unwrap_err(), EventSpecError::NoItem);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The configured paths as a tree of names.
 
-use crate::spec::{Path, SpecError};
+use crate::event_spec::{EventSpecError, Path};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node(Vec<(Name, Child)>);
@@ -48,7 +48,7 @@ impl Node {
         }
     }
 
-    pub(super) fn add(&mut self, path: &Path, at: usize, slots: &mut usize) -> Result<usize, SpecError> {
+    pub(super) fn add(&mut self, path: &Path, at: usize, slots: &mut usize) -> Result<usize, EventSpecError> {
         let name = &path.segments()[at];
         let is_last = at + 1 == path.segments().len();
         let index = self.0.iter().position(|(known, _)| known.text == *name).unwrap_or_else(|| {
@@ -59,8 +59,8 @@ impl Node {
         });
         match &mut self.0[index].1 {
             Child::Slot(slot, _) if is_last => Ok(*slot),
-            Child::Slot(_, outer) => Err(SpecError::Nested(outer.clone(), path.clone())),
-            Child::Inner(node) if is_last => Err(SpecError::Nested(path.clone(), node.any_path().clone())),
+            Child::Slot(_, outer) => Err(EventSpecError::Nested(outer.clone(), path.clone())),
+            Child::Inner(node) if is_last => Err(EventSpecError::Nested(path.clone(), node.any_path().clone())),
             Child::Inner(node) => node.add(path, at + 1, slots),
         }
     }

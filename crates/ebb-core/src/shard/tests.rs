@@ -1,5 +1,6 @@
 use super::*;
 use crate::*;
+use ebb_sketch::codec;
 use ebb_sketch::filter::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 use proptest::prelude::*;
@@ -17,7 +18,7 @@ fn plan_of(seen: Seen, filter: TimingSpec) -> Arc<Plan> {
     Arc::new(Plan {
         reader,
         max_skew_ms: SKEW_MS,
-        dedup: DedupSpec::of(FilterSpec::learning(filter, 64).expect("a prior"), seen),
+        dedup: DedupSpec::new(FilterSpec::learning(filter, 64).expect("a prior"), seen),
         frequency: None,
         aggregates: Vec::new(),
     })
@@ -103,7 +104,7 @@ fn one_poisoned_timestamp_changes_nothing_but_a_count() {
     }
     assert_eq!(fed.shard.as_of().time_ms, before.as_of().time_ms);
     let views = |shard: &Shard| {
-        let mut writer = codec::Writer::new(KIND, 1);
+        let mut writer = codec::Writer::new(snapshot::KIND, 1);
         shard.dedup.encode(&mut writer);
         writer.seal()
     };
@@ -166,7 +167,7 @@ fn an_age_range_holds_the_true_age() {
     for now_ms in (1_000_000..1_000_000 + 9_000).step_by(333) {
         fed.record(2, now_ms);
         let age = fed.ask(1, None).unwrap().age.unwrap();
-        let (Span::Milliseconds(least), Span::Milliseconds(below)) = (age.least, age.below) else { panic!("{age:?}") };
+        let (Span::Milliseconds(least), Span::Milliseconds(below)) = (age.min, age.below) else { panic!("{age:?}") };
         let truth = (now_ms - 1_000_000) as u64;
         assert!(least <= truth && truth < below, "{truth} is not in {least}..{below}");
         assert!(below - least <= 1_100, "{age:?} is wider than a block and the part of it that is past");

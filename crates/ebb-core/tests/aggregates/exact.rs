@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ebb_core::{Event, Method, Over, Verdict};
+use ebb_core::{Event, Method, Selection, Verdict};
 use ebb_sketch::decay::Decay;
 
 use crate::stream::Fed;
@@ -27,7 +27,7 @@ impl Exact {
         let mut weighed = Vec::new();
         for (event, verdict) in shards.iter().flat_map(|fed| &fed.taken) {
             let sampled = matches!(given.method, Method::Robust | Method::Integral);
-            let counts = given.over == Over::All || *verdict == Verdict::Unique;
+            let counts = given.over == Selection::All || *verdict == Verdict::Unique;
             // Sampling sketches know an observation again.
             if !wanted(event) || !counts || (sampled && !seen.insert(event.id)) {
                 continue;

@@ -1,14 +1,14 @@
 //! Aggregates by key: bounded, and nothing is counted twice or forgotten.
 
-use ebb_core::{AggregateError, AggregateParameters, AggregateResult, Event, Method, Part, Statistic};
+use ebb_core::{AggregateError, AggregateParameters, AggregateResult, Event, KeyScope, Method, Statistic};
 
 use crate::exact::Exact;
 use crate::stream::{Fed, START_MS, ask, event, events, key, parameters, plan, question};
 
 const EXPONENTIAL: &str = "exponential:half_life=15s";
 
-fn count(shards: &[Fed], part: Part) -> Option<(f64, f64, f64, bool)> {
-    match ask(shards, &question(part, Some(EXPONENTIAL), Statistic::Count)) {
+fn count(shards: &[Fed], scope: KeyScope) -> Option<(f64, f64, f64, bool)> {
+    match ask(shards, &question(scope, Some(EXPONENTIAL), Statistic::Count)) {
         Ok(answer) => match answer.result {
             AggregateResult::Number(Some(number)) => {
                 Some((number.value, number.lower, number.upper, answer.incomplete))
@@ -48,14 +48,14 @@ fn with_room_for_all_each_key_has_its_own_exact_answers_and_other_is_empty() {
             let decay = EXPONENTIAL.parse().unwrap();
             for one in 0..9 {
                 let truth = Exact::of(&all, &decay, |event| event.key == Some(key(one))).count();
-                let (_, lower, upper, incomplete) = count(&all, Part::Key(key(one))).unwrap();
+                let (_, lower, upper, incomplete) = count(&all, KeyScope::Key(key(one))).unwrap();
                 // The fixed point of the integral decay is not the oracle's floating point.
                 let slack = if method == Method::Integral { 2e-3 } else { 1e-9 };
                 let inside = lower <= truth * (1.0 + slack) && truth <= upper * (1.0 + slack);
                 assert!(inside, "{method:?} {one}: {lower} {truth} {upper}");
                 assert!(!incomplete);
             }
-            assert_eq!(count(&all, Part::Other).unwrap().0, 0.0);
+            assert_eq!(count(&all, KeyScope::Other).unwrap().0, 0.0);
         }
     }
 }
@@ -81,10 +81,10 @@ fn without_room_everything_is_in_one_place_only_and_what_a_key_may_miss_is_said(
         let whole = Exact::of(&all, &decay, |_| true).count();
         let (mut lower, mut upper) = (0.0, 0.0);
         let mut flagged = 0;
-        for part in (0..9).map(|one| Part::Key(key(one))).chain([Part::Other]) {
+        for part in (0..9).map(|one| KeyScope::Key(key(one))).chain([KeyScope::Other]) {
             let Some(found) = count(&all, part) else { continue };
             (lower, upper) = (lower + found.1, upper + found.2);
-            if let Part::Key(one) = part {
+            if let KeyScope::Key(one) = part {
                 flagged += u32::from(found.3);
                 let truth = Exact::of(&all, &decay, |event| event.key == Some(one)).count();
                 // Nothing of others is in it; what is missing is in other.
@@ -105,11 +105,11 @@ fn a_key_seen_once_waits_and_is_answered_all_the_same() {
     let counts = |fed: &Fed| fed.shard.status().aggregates[0].keys.unwrap();
     assert_eq!((counts(&fed).keys, counts(&fed).waiting), (0, 1));
     let fed = [fed];
-    assert_eq!(count(&fed, Part::Key(key(1))), Some((1.0, 1.0, 1.0, false)));
+    assert_eq!(count(&fed, KeyScope::Key(key(1))), Some((1.0, 1.0, 1.0, false)));
     let [mut fed] = fed;
     fed.fold(&Event { key: Some(key(1)), value: Some(3.0), ..event(2, START_MS) });
     assert_eq!((counts(&fed).keys, counts(&fed).waiting), (1, 0));
-    assert_eq!(count(&[fed], Part::Key(key(1))), Some((2.0, 2.0, 2.0, false)));
+    assert_eq!(count(&[fed], KeyScope::Key(key(1))), Some((2.0, 2.0, 2.0, false)));
 }
 
 #[test]
@@ -130,11 +130,11 @@ fn the_coldest_key_leaves_and_ties_are_broken_by_the_key() {
     twice(&mut fed, 1, 2_000);
     twice(&mut fed, 3, 2_000);
     let fed = [fed];
-    assert!(count(&fed, Part::Key(key(2))).is_none());
-    assert!(count(&fed, Part::Key(key(1))).is_some() && count(&fed, Part::Key(key(3))).is_some());
+    assert!(count(&fed, KeyScope::Key(key(2))).is_none());
+    assert!(count(&fed, KeyScope::Key(key(1))).is_some() && count(&fed, KeyScope::Key(key(3))).is_some());
     let [mut fed] = fed;
     twice(&mut fed, 4, 3_000);
     let (first, second) = if key(1) < key(3) { (1, 3) } else { (3, 1) };
     let fed = [fed];
-    assert!(count(&fed, Part::Key(key(first))).is_none() && count(&fed, Part::Key(key(second))).is_some());
+    assert!(count(&fed, KeyScope::Key(key(first))).is_none() && count(&fed, KeyScope::Key(key(second))).is_some());
 }

@@ -1,7 +1,7 @@
 //! What is refused, of events and of questions.
 
 use ebb_core::{
-    AggregateError, AggregateParameters, AggregateSpec, AggregateSpecError, Event, Measure, Method, Part, Refusal,
+    AggregateError, AggregateParameters, AggregateSpec, AggregateSpecError, Event, KeyScope, Measure, Method, Refusal,
     Statistic, Verdict,
 };
 use ebb_sketch::aggregate::answer::TopMode;
@@ -21,7 +21,7 @@ fn a_refused_event_is_counted_by_reason_and_keeps_its_verdict_and_changes_no_ans
         let mut fed = Fed::new(&plan, 0);
         let good = |item| event(item, START_MS + item as i64);
         (0..10).for_each(|item| fed.fold(&good(item)));
-        let asked = question(Part::Whole, Some(EXPONENTIAL), Statistic::Sum);
+        let asked = question(KeyScope::Whole, Some(EXPONENTIAL), Statistic::Sum);
         let before = fed.shard.aggregate(&asked).unwrap().result;
         let bad = [
             (Event { value: Some(-0.25), ..good(9) }, Refusal::Value),
@@ -73,29 +73,29 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
     let forward = fed(parameters(Method::Forward, Some(EXPONENTIAL)));
     let integral = fed(parameters(Method::Integral, Some("window:40s")));
     for shards in [&cascade, &robust] {
-        let told = why(shards, Part::Whole, Some("window:121s"), Statistic::Sum).to_string();
+        let told = why(shards, KeyScope::Whole, Some("window:121s"), Statistic::Sum).to_string();
         assert!(told.contains("120000"), "{told}");
     }
-    assert!(why(&forward, Part::Whole, Some("window:10s"), Statistic::Sum).to_string().contains("own rate"));
-    let other = why(&integral, Part::Whole, Some("window:30s"), Statistic::Sum);
+    assert!(why(&forward, KeyScope::Whole, Some("window:10s"), Statistic::Sum).to_string().contains("own rate"));
+    let other = why(&integral, KeyScope::Whole, Some("window:30s"), Statistic::Sum);
     assert!(matches!(other, AggregateError::OtherDecay { .. }), "{other}");
     let weights = Statistic::Share("weight > 2".parse().unwrap());
-    assert!(why(&cascade, Part::Whole, None, weights.clone()).to_string().contains("weights are not kept"));
-    assert!(ask(&robust, &question(Part::Whole, None, weights)).is_ok());
+    assert!(why(&cascade, KeyScope::Whole, None, weights.clone()).to_string().contains("weights are not kept"));
+    assert!(ask(&robust, &question(KeyScope::Whole, None, weights)).is_ok());
     let top = |phi| Statistic::Top { phi, mode: TopMode::NoFalseNegatives };
     for shards in [&cascade, &forward] {
-        assert!(why(shards, Part::Whole, None, top(0.01)).to_string().contains("ask for more than"));
+        assert!(why(shards, KeyScope::Whole, None, top(0.01)).to_string().contains("ask for more than"));
     }
-    assert!(why(&cascade, Part::Whole, None, Statistic::Quantiles(vec![1.5])).to_string().contains("1.5"));
-    assert!(matches!(why(&cascade, Part::Whole, None, Statistic::Rank(f64::NAN)), AggregateError::Value(_)));
-    assert_eq!(why(&cascade, Part::Key(key(0)), None, Statistic::Sum), AggregateError::NotByKey);
+    assert!(why(&cascade, KeyScope::Whole, None, Statistic::Quantiles(vec![1.5])).to_string().contains("1.5"));
+    assert!(matches!(why(&cascade, KeyScope::Whole, None, Statistic::Rank(f64::NAN)), AggregateError::Value(_)));
+    assert_eq!(why(&cascade, KeyScope::Key(key(0)), None, Statistic::Sum), AggregateError::NotByKey);
     let keyed = fed(AggregateParameters { keys: Some(3), ..parameters(Method::Cascade, None) });
-    assert_eq!(why(&keyed, Part::Key(key(77)), None, Statistic::Sum), AggregateError::NoSuchKey);
+    assert_eq!(why(&keyed, KeyScope::Key(key(77)), None, Statistic::Sum), AggregateError::NoSuchKey);
     let counted = fed(AggregateParameters { of: Measure::Count, top: None, ..parameters(Method::Robust, None) });
     for statistic in [Statistic::Mean, Statistic::Quantiles(vec![0.5]), Statistic::Rank(1.0), top(0.5)] {
-        assert!(matches!(why(&counted, Part::Whole, None, statistic), AggregateError::NotKept { .. }));
+        assert!(matches!(why(&counted, KeyScope::Whole, None, statistic), AggregateError::NotKept { .. }));
     }
-    let mut unknown = question(Part::Whole, None, Statistic::Sum);
+    let mut unknown = question(KeyScope::Whole, None, Statistic::Sum);
     unknown.aggregate = "spent".into();
     assert_eq!(ask(&counted, &unknown).unwrap_err().to_string(), "there is no aggregate \"spent\"; there is spend");
 }

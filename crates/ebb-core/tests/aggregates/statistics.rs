@@ -1,6 +1,6 @@
 //! Every method, decay and statistic, on one shard and on two, with restarts in between.
 
-use ebb_core::{AggregateParameters, AggregateResult, Method, Over, Part, Statistic, TopName};
+use ebb_core::{AggregateParameters, AggregateResult, KeyScope, Method, Selection, Statistic, TopName};
 use ebb_sketch::aggregate::answer::{Estimate, Guarantee, TopMode};
 use ebb_sketch::decay::Decay;
 
@@ -74,7 +74,7 @@ fn check_all(shards: &[Fed], decay: &str, tally: &mut Tally) {
     let exact = Exact::of(shards, &decay.parse::<Decay>().unwrap(), |_| true);
     let asked = |statistic| {
         let answer =
-            ask(shards, &question(Part::Whole, Some(decay), statistic)).unwrap_or_else(|e| panic!("{what}: {e}"));
+            ask(shards, &question(KeyScope::Whole, Some(decay), statistic)).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(answer.as_of.len(), shards.len());
         answer.result
     };
@@ -155,7 +155,7 @@ fn every_method_decay_and_statistic_holds_its_bounds_on_one_shard_and_on_two() {
 #[test]
 fn only_unique_events_are_added_up_where_the_aggregate_says_so() {
     for (method, decay) in [(Method::Cascade, None), (Method::Forward, Some(EXPONENTIAL)), (Method::Robust, None)] {
-        let shards = fed(AggregateParameters { over: Over::Unique, ..parameters(method, decay) }, 1);
+        let shards = fed(AggregateParameters { over: Selection::Unique, ..parameters(method, decay) }, 1);
         let duplicates = shards[0].taken.iter().filter(|(_, verdict)| verdict.name() != "unique").count();
         assert!(duplicates > 300, "{duplicates}");
         check_all(&shards, EXPONENTIAL, &mut Tally::default());
@@ -166,7 +166,7 @@ fn only_unique_events_are_added_up_where_the_aggregate_says_so() {
 fn a_sampled_aggregate_does_not_notice_redeliveries_and_order() {
     let mut all = events(2_000, 9);
     let in_order = plan(parameters(Method::Robust, None));
-    let asked = question(Part::Whole, Some(WINDOW), Statistic::Sum);
+    let asked = question(KeyScope::Whole, Some(WINDOW), Statistic::Sum);
     let mut answers = Vec::new();
     for round in 0..3 {
         let mut fed = Fed::new(&in_order, 0);
@@ -186,7 +186,7 @@ fn two_shards_that_merge_answer_like_one_that_saw_everything() {
     for (method, decay) in [(Method::Robust, None), (Method::Integral, Some(WINDOW))] {
         let (one, two) = (fed(parameters(method, decay), 1), fed(parameters(method, decay), 2));
         for statistic in [Statistic::Sum, Statistic::Count, Statistic::Quantiles(vec![0.25, 0.75])] {
-            let asked = question(Part::Whole, Some(WINDOW), statistic);
+            let asked = question(KeyScope::Whole, Some(WINDOW), statistic);
             assert_eq!(ask(&one, &asked).unwrap().result, ask(&two, &asked).unwrap().result, "{method:?}");
         }
     }
@@ -195,7 +195,7 @@ fn two_shards_that_merge_answer_like_one_that_saw_everything() {
         fed(parameters(Method::Forward, Some(EXPONENTIAL)), 1),
         fed(parameters(Method::Forward, Some(EXPONENTIAL)), 2),
     );
-    let asked = question(Part::Whole, None, Statistic::Sum);
+    let asked = question(KeyScope::Whole, None, Statistic::Sum);
     let sums = [&one, &two].map(|shards| number(ask(shards, &asked).unwrap().result).value);
     assert!((sums[0] / sums[1] - 1.0).abs() < 1e-9, "{sums:?}");
 }
@@ -203,10 +203,10 @@ fn two_shards_that_merge_answer_like_one_that_saw_everything() {
 #[test]
 fn answers_without_a_decay_use_the_configured_one_or_the_whole_horizon() {
     let shards = fed(parameters(Method::Robust, Some(WINDOW)), 1);
-    let answer = ask(&shards, &question(Part::Whole, None, Statistic::Count)).unwrap();
+    let answer = ask(&shards, &question(KeyScope::Whole, None, Statistic::Count)).unwrap();
     assert_eq!(answer.decay, WINDOW.parse().unwrap());
     let shards = fed(parameters(Method::Cascade, None), 1);
-    let answer = ask(&shards, &question(Part::Whole, None, Statistic::Count)).unwrap();
+    let answer = ask(&shards, &question(KeyScope::Whole, None, Statistic::Count)).unwrap();
     assert_eq!(answer.decay, "window:120s".parse().unwrap());
     let truth = Exact::of(&shards, &answer.decay, |_| true).count();
     assert!(number(answer.result).covers(truth));

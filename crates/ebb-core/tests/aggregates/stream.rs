@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ebb_core::{
     AggregateAnswer, AggregateError, AggregateParameters, AggregateQuestion, AggregateSpec, DedupSpec, Event,
-    EventSpec, FilterSpec, Measure, Method, Over, Part, Plan, Reader, Seen, Shard, Statistic, Verdict, Weights,
+    EventSpec, FilterSpec, KeyScope, Measure, Method, Plan, Reader, Seen, Selection, Shard, Statistic, Verdict,
+    Weighting,
 };
 use ebb_sketch::decay::Decay;
 use ebb_sketch::filter::timing::TimingSpec;
@@ -18,7 +19,7 @@ pub fn parameters(method: Method, decay: Option<&str>) -> AggregateParameters {
     AggregateParameters {
         name: "spend".into(),
         of: Measure::Value,
-        over: Over::All,
+        over: Selection::All,
         method,
         epsilon: 0.1,
         delta: 0.05,
@@ -28,7 +29,7 @@ pub fn parameters(method: Method, decay: Option<&str>) -> AggregateParameters {
         top: Some(0),
         step: 0.25,
         max: 1_000.0,
-        weights: Weights::OfEvents,
+        weights: Weighting::ByEvent,
         seed: 7,
     }
 }
@@ -47,7 +48,7 @@ pub fn plan(parameters: AggregateParameters) -> Arc<Plan> {
     Arc::new(Plan {
         reader,
         max_skew_ms: u64::MAX,
-        dedup: DedupSpec::of(FilterSpec::learning(filter, 64).unwrap(), Seen::First),
+        dedup: DedupSpec::new(FilterSpec::learning(filter, 64).unwrap(), Seen::First),
         frequency: None,
         aggregates: vec![AggregateSpec::new(parameters).unwrap()],
     })
@@ -64,7 +65,7 @@ pub fn event(item: u64, time_ms: i64) -> Event {
         importance: None,
         numbers: Default::default(),
         labels: vec!["x".into()],
-        former: None,
+        previous_key: None,
         route: Fingerprint(0),
     }
 }
@@ -123,13 +124,13 @@ impl Fed {
     }
 }
 
-pub fn question(part: Part, decay: Option<&str>, statistic: Statistic) -> AggregateQuestion {
+pub fn question(scope: KeyScope, decay: Option<&str>, statistic: Statistic) -> AggregateQuestion {
     let decay: Option<Decay> = decay.map(|decay| decay.parse().unwrap());
-    AggregateQuestion { aggregate: "spend".into(), part, decay, statistic }
+    AggregateQuestion { aggregate: "spend".into(), scope, decay, statistic }
 }
 
 /// All shards together.
 pub fn ask(shards: &[Fed], question: &AggregateQuestion) -> Result<AggregateAnswer, AggregateError> {
-    let parts: Result<Vec<_>, _> = shards.iter().map(|fed| fed.shard.aggregate_part(question)).collect();
+    let parts: Result<Vec<_>, _> = shards.iter().map(|fed| fed.shard.partial_aggregate(question)).collect();
     shards[0].shard.plan().aggregates[0].answer(question, parts?)
 }

@@ -1,0 +1,102 @@
+//! The state of a shard as bytes.
+//!
+//! Equal states have equal bytes. A snapshot is only restored under the plan and for the partition that it was made with;
+//! the one exception is the hash key, which may be the previous one: then the rotation of the key begins.
+
+use std::sync::Arc;
+
+use super::Shard;
+use crate::aggregate::Aggregate;
+use crate::dedup::Dedup;
+use crate::key_rotation::KeyRotation;
+use crate::offset::NextOffset;
+use crate::plan::Plan;
+use crate::verdict::VerdictCounts;
+use ebb_sketch::codec::{self, CodecError};
+use ebb_sketch::filter::frequency::Frequency;
+
+pub(super) const KIND: codec::Kind = *b"shrd";
+const VERSION: u16 = 2;
+/// Snapshots of this version say nothing of a key rotation.
+const VERSION_WITHOUT_KEY_ROTATION: u16 = 1;
+
+/// The field that a restore error names when the state needs another hash key.
+pub const HASH_KEY: &str = "hash key";
+const ROTATED_TWICE: &str = "the hash key was rotated again before the previous rotation ended, so that items recorded \
+     under an older key are still remembered; use the keys of the previous rotation until its window is over";
+const PREVIOUS_KEY_NEEDED: &str = "items recorded under the previous hash key are still remembered; set \
+     hash_key_previous_file until ebb_previous_hash_key_needed is 0";
+
+impl Shard {
+    /// The whole state; equal states have equal bytes.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut writer = codec::Writer::new(KIND, VERSION);
+        writer.raw(&self.plan.identity());
+        writer.u32(self.partition);
+        writer.u64(self.next.0);
+        writer.u8(u8::from(self.clock_ms.is_some()));
+        writer.i64(self.clock_ms.unwrap_or(0));
+        self.counts.as_array().into_iter().for_each(|count| writer.u64(count));
+        KeyRotation::encode(self.rotation.as_ref(), &mut writer);
+        self.dedup.encode(&mut writer);
+        if let Some(counts) = &self.frequency {
+            writer.bytes(&counts.encode());
+        }
+        self.aggregates.iter().for_each(|aggregate| aggregate.encode(&mut writer));
+        writer.seal()
+    }
+
+    /// Restores a [`Shard::snapshot`] of the same plan and partition. A snapshot made under the previous hash key is
+    /// accepted if the plan has that key; the key rotation begins with it.
+    pub fn restore(plan: Arc<Plan>, partition: u32, bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut reader = codec::Reader::open(KIND, VERSION, bytes)?;
+        let identity = reader.raw(32)?;
+        let is_previous = plan.previous_identity().is_some_and(|previous| identity == previous);
+        if identity != plan.identity() && !is_previous {
+            return Err(CodecError::invalid("plan", "the state was made under another configuration or hash key"));
+        }
+        let stored_partition = reader.u32()?;
+        if stored_partition != partition {
+            return Err(CodecError::invalid("partition", format!("{stored_partition} instead of {partition}")));
+        }
+        let next = NextOffset(reader.u64()?);
+        let clock_ms = match (reader.u8()?, reader.i64()?) {
+            (0, 0) => None,
+            (1, clock) => Some(clock),
+            _ => return Err(CodecError::invalid("clock", "the presence flag is neither 0 nor 1")),
+        };
+        let mut counts = VerdictCounts::default().as_array();
+        for count in &mut counts {
+            *count = reader.u64()?;
+        }
+        let counts = VerdictCounts::from_array(counts);
+        let stored = match reader.version() {
+            VERSION_WITHOUT_KEY_ROTATION => None,
+            _ => KeyRotation::decode(&mut reader)?,
+        };
+        let previous = plan.reader.previous_key_digest();
+        let begun = clock_ms.filter(|_| is_previous).zip(previous).map(|(since_ms, previous)| KeyRotation {
+            previous,
+            since_ms,
+            since_events: counts.accepted(),
+        });
+        let rotation = match (stored, begun) {
+            (Some(_), Some(_)) => return Err(CodecError::invalid(HASH_KEY, ROTATED_TWICE)),
+            (Some(stored), None) if Some(stored.previous) != previous => {
+                return Err(CodecError::invalid(HASH_KEY, PREVIOUS_KEY_NEEDED));
+            }
+            (stored, begun) => stored.or(begun),
+        };
+        let dedup = Dedup::decode(&plan.dedup, &mut reader)?;
+        let frequency = match plan.frequency {
+            None => None,
+            Some(_) => Some(Frequency::decode(reader.bytes()?)?),
+        };
+        let aggregates: Result<Vec<_>, _> =
+            plan.aggregates.iter().map(|spec| Aggregate::decode(spec, &mut reader)).collect();
+        let aggregates = aggregates?;
+        reader.finish()?;
+        let seed = plan.reader.seed();
+        Ok(Self { plan, partition, next, clock_ms, counts, dedup, frequency, aggregates, seed, rotation })
+    }
+}

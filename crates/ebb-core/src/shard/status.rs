@@ -1,0 +1,58 @@
+//! Figures of a shard for status pages and metrics.
+
+use super::Shard;
+use crate::aggregate::AggregateStatus;
+use crate::offset::AsOf;
+use crate::verdict::VerdictCounts;
+use ebb_sketch::filter::frequency::Frequency;
+use ebb_sketch::filter::inference::Basis;
+
+/// Figures of a shard for status pages and metrics.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShardStatus {
+    /// Position and event time of the figures.
+    pub as_of: AsOf,
+    /// Records by verdict.
+    pub counts: VerdictCounts,
+    /// Share of the dedup filter's cells that are in use.
+    pub fill: f64,
+    /// Probability that an item that was never seen is called a duplicate.
+    pub false_duplicate_rate: f64,
+    /// What answers are based on at present: the posterior, once it is learned and calibrated.
+    pub basis: Basis,
+    /// The largest recent difference between stated probabilities and observed frequencies, where it is measured.
+    pub calibration_error: Option<f64>,
+    /// Number of keys with a filter of their own.
+    pub isolated_keys: usize,
+    /// Whether state recorded under the previous hash key is still remembered.
+    pub needs_previous_key: bool,
+    /// How often a counter of the frequency view overflowed.
+    pub exhausted_counts: u64,
+    /// Figures of the aggregates, in the order of the plan.
+    pub aggregates: Vec<AggregateStatus>,
+    /// Memory of all views.
+    pub memory_bytes: u64,
+}
+
+impl Shard {
+    /// Figures of the shard and its views.
+    pub fn status(&self) -> ShardStatus {
+        let aggregates: Vec<AggregateStatus> =
+            self.aggregates.iter().zip(&self.plan.aggregates).map(|(aggregate, spec)| aggregate.status(spec)).collect();
+        ShardStatus {
+            as_of: self.as_of(),
+            counts: self.counts,
+            fill: self.dedup.fill(),
+            false_duplicate_rate: self.dedup.false_duplicate_rate(),
+            basis: self.dedup.basis(),
+            calibration_error: self.dedup.calibration_error(),
+            isolated_keys: self.dedup.isolated_keys(),
+            needs_previous_key: self.rotation.is_some(),
+            exhausted_counts: self.frequency.as_ref().map_or(0, Frequency::exhausted),
+            memory_bytes: self.dedup.memory_bytes()
+                + self.frequency.as_ref().map_or(0, Frequency::memory_bytes)
+                + aggregates.iter().map(|aggregate| aggregate.memory_bytes).sum::<u64>(),
+            aggregates,
+        }
+    }
+}
