@@ -195,8 +195,8 @@ fn open_store(config: &Config, metrics: &Metrics) -> anyhow::Result<Store> {
         ..StoreOptions::default()
     };
     let (store, report) = Store::open(&config.data_dir.join("store"), options)?;
-    let OpenReport { set_aside, compacted_from, stale_files, orphan_chunks, lost, unreadable_marks } = report;
-    if let Some(aside) = set_aside {
+    let OpenReport { quarantined, compacted_from, removed_files, orphan_chunks, lost, unreadable_slots } = report;
+    if let Some(aside) = quarantined {
         metrics.store_set_aside.inc();
         tracing::error!(reason = aside.reason, kept = %aside.path.display(), "the store could not be read; began an empty one");
     }
@@ -206,8 +206,8 @@ fn open_store(config: &Config, metrics: &Metrics) -> anyhow::Result<Store> {
     for lost in lost {
         tracing::error!(shard = %lost.shard, from = lost.from.0, to = lost.to.0, "recorded events are lost");
     }
-    if stale_files + orphan_chunks + unreadable_marks > 0 {
-        tracing::warn!(stale_files, orphan_chunks, unreadable_marks, "cleaned up after a killed process");
+    if removed_files + orphan_chunks + unreadable_slots > 0 {
+        tracing::warn!(removed_files, orphan_chunks, unreadable_slots, "cleaned up after a killed process");
     }
     metrics.store_bytes.set(store.disk_bytes() as i64);
     Ok(store)
@@ -216,8 +216,8 @@ fn open_store(config: &Config, metrics: &Metrics) -> anyhow::Result<Store> {
 /// Items are spread over the partitions by their number: with another number they would not be found again.
 fn keep_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Result<()> {
     let fact = format!("partitions/{stream}");
-    match store.meta_get(&fact)? {
-        None => store.meta_put(&fact, &partitions.to_be_bytes())?,
+    match store.get_metadata(&fact)? {
+        None => store.put_metadata(&fact, &partitions.to_be_bytes())?,
         Some(kept) => anyhow::ensure!(
             kept == partitions.to_be_bytes(),
             "streams.{stream}.partitions: is {partitions}, but the state in data_dir was made with {}; write that, or \

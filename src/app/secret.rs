@@ -23,14 +23,14 @@ pub(super) fn hash_keys(config: &Config, store: &Store) -> anyhow::Result<HashKe
         previous.as_ref() != Some(&current),
         "hash_key_previous_file holds the same key as hash_key_file; write the one before, or remove it"
     );
-    let routing = match (store.meta_get(ROUTING_FACT)?, &previous) {
+    let routing = match (store.get_metadata(ROUTING_FACT)?, &previous) {
         (None, None) => None,
         (Some(kept), _) => {
             let secret = <[u8; 16]>::try_from(kept.as_slice()).context("the key that chooses partitions is damaged")?;
             Some(HashKey::new(secret))
         }
         (None, Some(previous)) => {
-            store.meta_put(ROUTING_FACT, &previous.expose())?;
+            store.put_metadata(ROUTING_FACT, &previous.expose())?;
             Some(previous.clone())
         }
     };

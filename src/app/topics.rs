@@ -163,13 +163,13 @@ fn instance(kafka: &Kafka, store: &Store) -> anyhow::Result<String> {
     if let Some(instance) = &kafka.instance {
         return Ok(instance.clone());
     }
-    if let Some(name) = store.meta_get(INSTANCE_FACT)?.and_then(|name| String::from_utf8(name).ok()) {
+    if let Some(name) = store.get_metadata(INSTANCE_FACT)?.and_then(|name| String::from_utf8(name).ok()) {
         return Ok(name);
     }
     let mut drawn = [0; 8];
     getrandom::fill(&mut drawn).map_err(|error| anyhow::anyhow!("drawing a name for this instance: {error}"))?;
     let name = format!("{:016x}", u64::from_be_bytes(drawn));
-    store.meta_put(INSTANCE_FACT, name.as_bytes())?;
+    store.put_metadata(INSTANCE_FACT, name.as_bytes())?;
     Ok(name)
 }
 
@@ -177,8 +177,8 @@ fn instance(kafka: &Kafka, store: &Store) -> anyhow::Result<String> {
 /// they were remembered.
 fn keep_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Result<()> {
     let fact = format!("topic-partitions/{stream}");
-    match store.meta_get(&fact)? {
-        None => store.meta_put(&fact, &partitions.to_be_bytes())?,
+    match store.get_metadata(&fact)? {
+        None => store.put_metadata(&fact, &partitions.to_be_bytes())?,
         Some(kept) => anyhow::ensure!(
             kept == partitions.to_be_bytes(),
             "streams.{stream}.topic: has {partitions} partitions, but the state in data_dir was made with {}; partitions \

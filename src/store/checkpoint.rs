@@ -1,176 +1,102 @@
-//! Checkpoints: the chunks of a new generation first, its manifest last, then the generations beyond the kept ones go.
+//! Saving and loading checkpoints. The chunks of a new generation are written first, its manifest last, then generations
+//! beyond the kept ones are removed.
 //!
-//! A state that fits in one batch is one batch. A larger one is written in steps, each flushed, so that an append never
-//! waits for more than a step; until the manifest is there nobody looks at the chunks, and what a killed process leaves of
-//! them is swept when the store is opened.
+//! A small state is one atomic batch. A large one is written in flushed batches, so that an append waits for at most one of
+//! them. Chunks are invisible until their manifest exists; chunks left by a killed process are removed when the store opens.
 
-use std::collections::BTreeMap;
-
+use super::generations::{REMOVAL_BATCH, remove_chunks};
 use super::keys::{self, ShardKey};
-use super::manifest::{Identity, Manifest, Refusal};
+use super::manifest::{CheckpointIdentity, CheckpointManifest, CheckpointRefusal};
 use super::{CHUNK_BYTES, NextOffset, ShardId, Store, StoreError, lock};
 
-/// States up to this size are written as one atomic batch.
-const ONE_BATCH_CHUNKS: usize = 256;
-/// Chunks written, or removed, in one step of something larger.
-const STEP_CHUNKS: usize = 64;
-/// Chunks read in one turn of the reading thread.
+/// Larger states are written in several batches.
+const MAX_SINGLE_BATCH_CHUNKS: usize = 256;
+/// Chunks in one batch of a large state.
+const BATCH_CHUNKS: usize = 64;
+/// Chunks read in one call to the reading thread.
 const READ_CHUNKS: usize = 1024;
 
+/// Generation and size of a checkpoint that was saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Saved {
+pub struct CheckpointReceipt {
     pub generation: u64,
     pub bytes: u64,
 }
 
+/// A checkpoint read from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct StoredCheckpoint {
     pub next: NextOffset,
     pub state: Vec<u8>,
     pub generation: u64,
 }
 
-/// The newest generation that could be used, and why newer ones could not.
+/// The newest usable checkpoint, and the newer generations that were refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Loaded {
-    pub checkpoint: Option<Checkpoint>,
-    pub refused: Vec<(u64, Refusal)>,
-}
-
-/// The newest generation number in use by each shard: a number is never given twice by one process.
-#[derive(Debug, Default)]
-pub(super) struct Generations {
-    newest: BTreeMap<ShardKey, u64>,
-    pub orphan_chunks: usize,
-    /// What all kept generations together hold.
-    pub kept_bytes: u64,
-}
-
-impl Generations {
-    /// Learns the numbers in use and removes chunks that no manifest claims.
-    pub fn sweep(db: &sled::Db) -> sled::Result<Self> {
-        let mut found = Self::default();
-        for item in db.scan_prefix(keys::all_manifests()) {
-            let (key, manifest) = item?;
-            if let Some((shard, generation, _)) = keys::parse(&key) {
-                found.note(shard, generation);
-                let bytes = Manifest::decode(&manifest).map_or(0, |manifest| manifest.bytes);
-                found.kept_bytes = found.kept_bytes.saturating_add(bytes);
-            }
-        }
-        let mut from = keys::all_chunks().to_vec();
-        while let Some(item) = db.range(from..).next() {
-            let (key, _) = item?;
-            if !key.starts_with(&keys::all_chunks()) {
-                break;
-            }
-            let Some((shard, generation, _)) = keys::parse(&key) else { break };
-            if db.get(keys::manifest(&shard, generation))?.is_none() {
-                found.orphan_chunks += remove_chunks(db, &shard, generation)?;
-            }
-            from = keys::chunk(&shard, generation, u32::MAX);
-        }
-        Ok(found)
-    }
-
-    fn note(&mut self, shard: ShardKey, generation: u64) {
-        let newest = self.newest.entry(shard).or_default();
-        *newest = generation.max(*newest);
-    }
-
-    fn begin(&mut self, shard: ShardKey) -> u64 {
-        let newest = self.newest.entry(shard).or_default();
-        *newest += 1;
-        *newest
-    }
-}
-
-fn remove_chunks(db: &sled::Db, shard: &ShardKey, generation: u64) -> sled::Result<usize> {
-    let mut removed = 0;
-    loop {
-        let step = remove_step(db, shard, generation)?;
-        removed += step;
-        if step < STEP_CHUNKS {
-            return Ok(removed);
-        }
-    }
-}
-
-/// Removes up to a step's worth of chunks; fewer means that none are left.
-fn remove_step(db: &sled::Db, shard: &ShardKey, generation: u64) -> sled::Result<usize> {
-    let mut batch = sled::Batch::default();
-    let mut count = 0;
-    for item in db.range(keys::chunk(shard, generation, 0)..=keys::chunk(shard, generation, u32::MAX)).take(STEP_CHUNKS)
-    {
-        batch.remove(item?.0);
-        count += 1;
-    }
-    if count > 0 {
-        db.apply_batch(batch)?;
-        db.flush()?;
-    }
-    Ok(count)
+pub struct LoadOutcome {
+    pub checkpoint: Option<StoredCheckpoint>,
+    pub refused: Vec<(u64, CheckpointRefusal)>,
 }
 
 impl Store {
-    /// Saves `state`, which includes everything before `next`, as the newest generation of `shard`.
+    /// Saves `state`, the fold of everything before `next`, as the newest generation of `shard`.
     pub fn save(
         &self,
         shard: &ShardId,
-        identity: &Identity,
+        identity: &CheckpointIdentity,
         next: NextOffset,
         state: &[u8],
-    ) -> Result<Saved, StoreError> {
-        // One checkpoint at a time: two would only share the disk.
+    ) -> Result<CheckpointReceipt, StoreError> {
+        // Held throughout: parallel checkpoints would only compete for the disk.
         let mut generations = lock(&self.generations);
         let key = keys::shard(shard);
         let generation = generations.begin(key);
         let (bytes, hash) = (state.len() as u64, *blake3::hash(state).as_bytes());
-        let manifest = Manifest { shard: shard.clone(), generation, identity: identity.clone(), next, bytes, hash };
-        let manifest = manifest.encode();
+        let identity = identity.clone();
+        let manifest = CheckpointManifest { shard: shard.clone(), generation, identity, next, bytes, hash }.encode();
         if manifest.len() > CHUNK_BYTES {
-            let what = "a manifest (the names of stream and log)";
-            return Err(StoreError::TooLarge { what, bytes: manifest.len(), most: CHUNK_BYTES });
+            let what = "checkpoint manifest (with the names of stream and log)";
+            return Err(StoreError::TooLarge { what, bytes: manifest.len(), max: CHUNK_BYTES });
         }
         self.require_space(state.len() + manifest.len(), 0)?;
         let chunks: Vec<&[u8]> = state.chunks(CHUNK_BYTES).collect();
-        let in_one = chunks.len() <= ONE_BATCH_CHUNKS;
-        if !in_one && let Err(error) = self.write_steps(&key, generation, &chunks) {
+        let is_single_batch = chunks.len() <= MAX_SINGLE_BATCH_CHUNKS;
+        if !is_single_batch && let Err(error) = self.write_chunks(&key, generation, &chunks) {
             if matches!(error, StoreError::DiskFull { .. }) {
                 self.prune_chunks(&key, generation)?;
             }
             return Err(error);
         }
         self.writes.commit(|batch| {
-            for (index, chunk) in chunks.iter().enumerate().filter(|_| in_one) {
+            for (index, chunk) in chunks.iter().enumerate().filter(|_| is_single_batch) {
                 batch.insert(keys::chunk(&key, generation, index as u32), *chunk);
             }
             batch.insert(keys::manifest(&key, generation), manifest);
         })?;
         self.prune(&key)?;
-        Ok(Saved { generation, bytes })
+        Ok(CheckpointReceipt { generation, bytes })
     }
 
-    fn write_steps(&self, key: &ShardKey, generation: u64, chunks: &[&[u8]]) -> Result<(), StoreError> {
-        for (step, chunks) in chunks.chunks(STEP_CHUNKS).enumerate() {
+    fn write_chunks(&self, key: &ShardKey, generation: u64, chunks: &[&[u8]]) -> Result<(), StoreError> {
+        for (number, chunks) in chunks.chunks(BATCH_CHUNKS).enumerate() {
             self.require_space(chunks.len() * CHUNK_BYTES, 0)?;
-            self.writes.step(|batch| {
+            self.writes.write(|batch| {
                 for (index, chunk) in chunks.iter().enumerate() {
-                    batch.insert(keys::chunk(key, generation, (step * STEP_CHUNKS + index) as u32), *chunk);
+                    batch.insert(keys::chunk(key, generation, (number * BATCH_CHUNKS + index) as u32), *chunk);
                 }
             })?;
         }
         Ok(())
     }
 
-    /// Removes all generations but the kept ones: manifest first, so that no manifest ever lacks chunks.
+    /// Removes all generations but the kept ones, the manifest first, so that a manifest never lacks chunks.
     fn prune(&self, key: &ShardKey) -> Result<(), StoreError> {
-        // What cannot be pruned would grow for ever.
-        let manifests = self.manifests(key).map_err(|error| self.writes.fail(error.to_string()))?;
+        // A store that cannot be pruned would fill the disk.
+        let manifests = self.manifests(key).map_err(|error| self.writes.mark_failed(error.to_string()))?;
         let generations: Vec<u64> = manifests.into_iter().map(|(generation, _)| generation).collect();
-        let beyond = generations.len().saturating_sub(self.options.generations.max(1));
-        for &generation in &generations[..beyond] {
-            self.writes.step(|batch| batch.remove(keys::manifest(key, generation)))?;
+        let excess = generations.len().saturating_sub(self.options.generations.max(1));
+        for &generation in &generations[..excess] {
+            self.writes.write(|batch| batch.remove(keys::manifest(key, generation)))?;
             self.prune_chunks(key, generation)?;
         }
         Ok(())
@@ -178,80 +104,83 @@ impl Store {
 
     fn prune_chunks(&self, key: &ShardKey, generation: u64) -> Result<(), StoreError> {
         let key = *key;
-        while self.writes.call_within(self.options.deadline, move |db| remove_step(db, &key, generation))?
-            == STEP_CHUNKS
-        {}
+        while self.writes.run(move |db| remove_chunks(db, &key, generation))? == REMOVAL_BATCH {}
         Ok(())
     }
 
-    /// The manifests of a shard as they are stored, oldest first.
+    /// The encoded manifests of a shard by generation, oldest first.
     pub(super) fn manifests(&self, key: &ShardKey) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
         let (first, last) = (keys::manifest(key, 0), keys::manifest(key, u64::MAX));
         self.reads.read(move |db| {
-            let mut found = Vec::new();
+            let mut manifests = Vec::new();
             for item in db.range(first..=last) {
                 let (key, value) = item?;
                 if let Some((_, generation, _)) = keys::parse(&key) {
-                    found.push((generation, value.to_vec()));
+                    manifests.push((generation, value.to_vec()));
                 }
             }
-            Ok(found)
+            Ok(manifests)
         })
     }
 
-    /// The newest generation of `shard` that is whole, was saved under `identity` and is not ahead of `at_most`.
+    /// The newest generation of `shard` that is intact, was saved under `identity` and is not ahead of `max_next`.
     pub fn load(
         &self,
         shard: &ShardId,
-        identity: &Identity,
-        at_most: Option<NextOffset>,
-    ) -> Result<Loaded, StoreError> {
+        identity: &CheckpointIdentity,
+        max_next: Option<NextOffset>,
+    ) -> Result<LoadOutcome, StoreError> {
         let key = keys::shard(shard);
-        let mut loaded = Loaded::default();
+        let mut outcome = LoadOutcome::default();
         for (generation, manifest) in self.manifests(&key)?.into_iter().rev() {
-            let usable = match Manifest::decode(&manifest) {
-                Err(error) => Err(Refusal::Damaged(error.to_string())),
-                Ok(manifest) => match manifest.refusal(shard, generation, identity, at_most) {
+            let state = match CheckpointManifest::decode(&manifest) {
+                Err(error) => Err(CheckpointRefusal::Damaged(error.to_string())),
+                Ok(manifest) => match manifest.refusal(shard, generation, identity, max_next) {
                     Some(refusal) => Err(refusal),
                     None => self.read_state(&key, &manifest)?.map(|state| (manifest.next, state)),
                 },
             };
-            match usable {
-                Err(refusal) => loaded.refused.push((generation, refusal)),
+            match state {
+                Err(refusal) => outcome.refused.push((generation, refusal)),
                 Ok((next, state)) => {
-                    loaded.checkpoint = Some(Checkpoint { next, state, generation });
+                    outcome.checkpoint = Some(StoredCheckpoint { next, state, generation });
                     break;
                 }
             }
         }
-        Ok(loaded)
+        Ok(outcome)
     }
 
-    /// The bytes a manifest describes. Only a failed store is an error: everything else is one generation's damage.
-    fn read_state(&self, key: &ShardKey, manifest: &Manifest) -> Result<Result<Vec<u8>, Refusal>, StoreError> {
-        let damaged = |why: String| Ok(Err(Refusal::Damaged(why)));
+    /// The state that a manifest describes. The outer error means that the store failed, the inner one that this generation
+    /// is damaged.
+    fn read_state(
+        &self,
+        key: &ShardKey,
+        manifest: &CheckpointManifest,
+    ) -> Result<Result<Vec<u8>, CheckpointRefusal>, StoreError> {
+        let damaged = |cause: String| Ok(Err(CheckpointRefusal::Damaged(cause)));
         let mut state = Vec::new();
         let mut hasher = blake3::Hasher::new();
         while (state.len() as u64) < manifest.bytes {
             let part = match self.read_chunks(key, manifest.generation, state.len() / CHUNK_BYTES) {
-                Err(StoreError::Damaged(why)) => return damaged(why),
+                Err(StoreError::Damaged(cause)) => return damaged(cause),
                 part => part?,
             };
-            let whole = part.len() == READ_CHUNKS * CHUNK_BYTES;
+            let is_full = part.len() == READ_CHUNKS * CHUNK_BYTES;
             let length = (state.len() + part.len()) as u64;
-            if part.is_empty() || length > manifest.bytes || (!whole && length < manifest.bytes) {
-                return damaged(format!("{length} of {} bytes are there", manifest.bytes));
+            if part.is_empty() || length > manifest.bytes || (!is_full && length < manifest.bytes) {
+                return damaged(format!("found {length} of {} bytes", manifest.bytes));
             }
             hasher.update(&part);
             state.extend_from_slice(&part);
         }
         if *hasher.finalize().as_bytes() != manifest.hash {
-            return damaged("the hash of the state differs".to_owned());
+            return damaged("hash mismatch".to_owned());
         }
         Ok(Ok(state))
     }
 
-    /// Consecutive chunks from `index` on, up to a turn's worth; ends early at the first that is missing or short.
+    /// Up to `READ_CHUNKS` consecutive chunks from `index` on; ends after a short chunk or before a missing one.
     fn read_chunks(&self, key: &ShardKey, generation: u64, index: usize) -> Result<Vec<u8>, StoreError> {
         let key = *key;
         self.reads.read(move |db| {

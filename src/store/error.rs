@@ -1,34 +1,34 @@
-//! What a call of the store may end in, by what the caller does next.
+//! Errors of the store, one variant for each reaction of the caller.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::{Lost, NextOffset, ShardId};
+use super::{LostRange, NextOffset, ShardId};
 
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// Try again later: nothing was written and nothing is broken.
-    #[error("the disk is full: {needed} bytes must be free, {free} are")]
+    /// Nothing was written; the caller may retry later.
+    #[error("disk full: {needed} bytes must be free, only {free} are")]
     DiskFull { needed: u64, free: u64 },
-    /// Go on without the store; it will not come back in this process.
-    #[error("the store has failed: {0}")]
+    /// The store is unusable until the process is restarted.
+    #[error("store failed, restart the service: {0}")]
     Failed(String),
-    /// Acknowledged records are gone. Replaying from `to` continues behind the gap, if that is acceptable.
-    #[error("the journal of {} lost positions {} to {} (exclusive): {why}", lost.shard, lost.from.0, lost.to.0)]
-    Lost { lost: Lost, why: String },
-    /// Something small that was stored cannot be read.
-    #[error("damaged: {0}")]
+    /// Acknowledged records are missing. The caller may accept the loss and replay from the end of the range.
+    #[error("journal of {} lost offsets {} to {} (exclusive): {cause}", range.shard, range.from.0, range.to.0)]
+    RecordsLost { range: LostRange, cause: String },
+    /// One stored value cannot be read.
+    #[error("stored value is damaged: {0}")]
     Damaged(String),
-    /// The caller's records do not follow the journal.
-    #[error("the journal of {shard} continues at {expected}, not at {given}", expected = expected.0, given = given.0)]
-    OutOfOrder { shard: ShardId, expected: NextOffset, given: NextOffset },
-    #[error("{what} of {bytes} bytes is too large: at most {most}")]
-    TooLarge { what: &'static str, bytes: usize, most: usize },
-    /// Another process has it, or this one still does.
-    #[error("the store in {0} is in use by another process")]
+    /// The appended records do not continue the journal.
+    #[error("journal of {shard} continues at offset {expected}, not {actual}", expected = expected.0, actual = actual.0)]
+    OutOfOrder { shard: ShardId, expected: NextOffset, actual: NextOffset },
+    #[error("{what} has {bytes} bytes, the limit is {max}")]
+    TooLarge { what: &'static str, bytes: usize, max: usize },
+    /// The directory is locked, by another process or by a store of this one.
+    #[error("store in {0} is in use by another process")]
     InUse(PathBuf),
-    /// The place itself is at fault (absent disk, permissions), not what is stored there.
+    /// The directory is unusable (missing disk, permissions); its contents are not at fault.
     #[error("cannot use {path}: {source}")]
-    Place { path: PathBuf, source: std::io::Error },
+    Directory { path: PathBuf, source: std::io::Error },
 }

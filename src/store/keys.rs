@@ -1,16 +1,16 @@
-//! Keys in sled: a letter for the kind, 16 bytes for the shard, then big-endian numbers, so that byte order is the order
-//! of generations, positions and chunks.
+//! Keys in sled: a letter for the kind, 16 bytes for the shard, then big-endian numbers, so that keys sort by generation or
+//! offset and then by chunk.
 
 use super::ShardId;
 
-/// What stands for a shard in keys: of fixed length, whatever the stream is called.
+/// A hash that identifies a shard in keys. Its length does not depend on the stream's name.
 pub(super) type ShardKey = [u8; 16];
 
 const CHUNK: u8 = b'c';
 const JOURNAL: u8 = b'j';
-const FACT: u8 = b'k';
+const METADATA: u8 = b'k';
 const MANIFEST: u8 = b'm';
-const NAME: u8 = b'n';
+const STORE_ID: u8 = b'n';
 
 pub(super) fn shard(id: &ShardId) -> ShardKey {
     let mut hasher = blake3::Hasher::new();
@@ -46,18 +46,19 @@ pub(super) fn entry(shard: &ShardKey, first: u64, index: u32) -> Vec<u8> {
     chunked(JOURNAL, shard, first, index)
 }
 
-pub(super) fn meta(name: &str) -> Vec<u8> {
-    let mut key = vec![FACT];
+pub(super) fn metadata(name: &str) -> Vec<u8> {
+    let mut key = vec![METADATA];
     key.extend_from_slice(name.as_bytes());
     key
 }
 
-pub(super) fn store_name() -> [u8; 1] {
-    [NAME]
+pub(super) fn store_id() -> [u8; 1] {
+    [STORE_ID]
 }
 
+/// The prefixes of all kinds of keys.
 pub(super) fn kinds() -> [[u8; 1]; 5] {
-    [[NAME], [FACT], [MANIFEST], [JOURNAL], [CHUNK]]
+    [[STORE_ID], [METADATA], [MANIFEST], [JOURNAL], [CHUNK]]
 }
 
 pub(super) fn all_chunks() -> [u8; 1] {
@@ -72,7 +73,7 @@ pub(super) fn all_entries() -> [u8; 1] {
     [JOURNAL]
 }
 
-/// The parts of a manifest, chunk or entry key; the index is 0 where there is none.
+/// Shard, generation or offset, and chunk index (0 for a manifest) of a manifest, chunk or journal key.
 pub(super) fn parse(key: &[u8]) -> Option<(ShardKey, u64, u32)> {
     let (_, rest) = key.split_first()?;
     let (shard, rest) = rest.split_first_chunk::<16>()?;

@@ -1,57 +1,61 @@
-//! What outlives the process: checkpoints of shards, and the journal that is the log when there is no Kafka.
+//! Durable state on the local disk: checkpoints of shards, and the journal that is the log when there is no Kafka.
 //!
-//! The only module that names sled. It knows bytes and positions; what a shard is made of, when a checkpoint is due and
-//! what a lost record means is for others to know.
+//! The only module that names sled. It stores bytes and offsets. It does not know what a shard contains, when a checkpoint
+//! is due, or what to do about a lost record.
 //!
-//! Promises, after `save` or `append` has returned `Ok`, for any death of the process (tested by killing it), and for a death
-//! of the machine as far as `fdatasync` after sled's own flush can carry it (not tested here):
-//! - S1 the checkpoint loads again, whole, under the identity it was saved with, or an older kept one does, or none; bytes
-//!   that were not saved are never returned;
-//! - S2 every appended record is replayed, in order, or [`StoreError::Lost`] says which positions are gone; what was
-//!   acknowledged is noted in a file beside sled, so that a tail that sled forgot is noticed too;
-//! - S3 no call waits longer than its deadline and none panics: sled is only touched by the store's own threads, and when
-//!   one of them gives no answer, an error or a panic, the store is [`Health::Failed`] and says so at once to every later call;
-//! - S4 a full disk refuses the call ([`StoreError::DiskFull`]) before sled sees it, and the next call may succeed; room is
-//!   kept for opening the store on a full disk;
-//! - S5 the disk holds the kept generations, the journal behind none of them, and at most a few stores set aside.
+//! Guarantees once `save` or `append` has returned `Ok`. They hold when the process dies (tested by killing it) and when the
+//! machine dies, as far as `fdatasync` after sled's own flush guarantees it (not tested here):
+//! - S1 `load` returns the checkpoint unchanged under the identity it was saved with, or an older kept one, or none. It never
+//!   returns bytes that were not saved.
+//! - S2 `replay` returns every appended record in order, or [`StoreError::RecordsLost`] with the missing offsets. Acknowledged
+//!   offsets are also kept in a file beside sled, so that a log tail dropped by sled is detected.
+//! - S3 No call blocks longer than its deadline and no call panics: only the store's own threads touch sled. After an error,
+//!   a panic or a timeout while writing the store is [`StoreHealth::Failed`], and every later call returns that at once.
+//! - S4 On a full disk a write returns [`StoreError::DiskFull`] before sled sees it, and the next write may succeed. A reserve
+//!   file keeps enough space to open the store on a full disk.
+//! - S5 The disk holds the kept generations, the journal from the oldest of them on, and a few quarantined stores.
 
+mod acknowledged;
 mod checkpoint;
-mod entry;
+mod directory;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzed;
-mod guard;
+mod generations;
 mod journal;
+mod journal_entry;
 mod keys;
-mod lane;
 mod manifest;
-mod marks;
-mod place;
+mod metadata;
+mod recovery;
 mod replay;
+mod report;
 mod rescue;
+mod sled_thread;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use checkpoint::{Checkpoint, Loaded, Saved};
-pub use entry::{Logged, Record};
+pub use checkpoint::{CheckpointReceipt, LoadOutcome, StoredCheckpoint};
 pub use error::StoreError;
-pub use journal::{Bounds, JournalBatch};
-pub use manifest::{Identity, Refusal};
-pub use replay::Replay;
+pub use journal::{JournalBatch, JournalBounds};
+pub use journal_entry::{JournalRecord, ReplayedRecord};
+pub use manifest::{CheckpointIdentity, CheckpointRefusal};
+pub use replay::JournalReplay;
+pub use report::{LostRange, OpenReport, QuarantinedStore, StoreHealth};
 
 pub use ebb_core::NextOffset;
 
-use checkpoint::Generations;
-use guard::Opened;
+use generations::Generations;
 use journal::Journals;
-use lane::Lane;
+use recovery::OpenedStore;
+use sled_thread::SledThread;
 
-/// The largest value sled is given: larger log items would leave its log and become files that it neither syncs nor frees.
+/// The largest value given to sled. Larger values would leave its log and become files that it neither syncs nor frees.
 pub(crate) const CHUNK_BYTES: usize = 4096;
 
-/// Whose bytes: the state or the journal of one partition of one stream.
+/// One partition of one stream: the owner of a state and a journal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId {
     pub stream: String,
@@ -64,23 +68,23 @@ impl std::fmt::Display for ShardId {
     }
 }
 
-/// How the store behaves; the defaults suit a service.
+/// Limits and deadlines of a store.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// Checkpoints kept of each shard (at least 1).
+    /// Checkpoints kept per shard (at least 1).
     pub generations: usize,
-    /// The longest a call waits for sled.
+    /// Longest wait for sled in one call.
     pub deadline: Duration,
-    /// The longest `open` waits for recovery. A store that takes longer is left where it is.
+    /// Longest wait for recovery in `open`. A store that takes longer is left untouched.
     pub open_deadline: Duration,
-    /// Memory sled may use for pages.
+    /// Size of sled's page cache.
     pub cache_bytes: u64,
-    /// Free space that appends leave to others.
+    /// Free disk space that appends never use.
     pub reserve_bytes: u64,
-    /// How many times the bytes of a write must be free before it begins. 0 asks nothing of the disk.
+    /// A write needs this many times its size free on the disk. 0 disables the check.
     pub headroom: u64,
     /// Unreadable stores kept for inspection.
-    pub set_aside: usize,
+    pub max_quarantined: usize,
 }
 
 impl Default for StoreOptions {
@@ -92,74 +96,30 @@ impl Default for StoreOptions {
             cache_bytes: 64 << 20,
             reserve_bytes: 16 << 20,
             headroom: 3,
-            set_aside: 2,
+            max_quarantined: 2,
         }
     }
 }
 
-/// What `open` met. Anything but the default deserves a line in the log.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OpenReport {
-    /// Why the store that was there could not be read, where it went, and what could be carried over.
-    pub set_aside: Option<SetAside>,
-    /// What the disk held before the store was written anew, because it had grown far beyond its contents.
-    pub compacted_from: Option<u64>,
-    /// Half-written files of a killed process that were removed.
-    pub stale_files: usize,
-    /// Chunks of checkpoints that were never finished, or already pruned, and are now removed.
-    pub orphan_chunks: usize,
-    /// Acknowledged journal positions that are gone.
-    pub lost: Vec<Lost>,
-    /// Notes of acknowledged positions that could not be read: losses there would go unnoticed.
-    pub unreadable_marks: usize,
-}
-
-/// A store that could not be opened, or not be read everywhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetAside {
-    pub path: PathBuf,
-    pub reason: String,
-    /// Values that could still be read and were carried over; with none the open store began empty.
-    pub rescued: usize,
-}
-
-/// Acknowledged positions of a journal that cannot be replayed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
-    pub shard: ShardId,
-    /// The first position lost.
-    pub from: NextOffset,
-    /// Where the journal may be read again.
-    pub to: NextOffset,
-}
-
-/// Whether the store still takes calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
-    Healthy,
-    /// For the rest of the process. sled's locks are global to the process: another store in it may not open either.
-    Failed(String),
-}
-
-/// An open store. Shared by reference: journal and checkpoints may be written from two threads at once, and an append waits
-/// for one step of a checkpoint at most.
+/// An open store, shared by reference. Journal and checkpoints may be written by two threads at once; an append waits for
+/// at most one batch of a checkpoint.
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
     options: StoreOptions,
-    // Lanes before the locks' owners: their threads let go of sled when the store is dropped.
-    writes: Lane,
-    reads: Lane,
+    // Declared, and therefore dropped, before the values behind mutexes: the threads must release sled first.
+    writes: SledThread,
+    reads: SledThread,
     generations: Mutex<Generations>,
     journals: Mutex<Journals>,
 }
 
 impl Store {
-    /// Opens the store in `dir`, which it creates when absent and shares with nobody.
+    /// Opens the store in `dir`, which is created if absent and locked against other processes.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<(Self, OpenReport), StoreError> {
-        let Opened { disk, generations, marks, noted, mut report } = guard::open(dir, &options)?;
-        let (writes, reads) = Lane::pair(disk, options.deadline)?;
-        let journals = Journals::open(marks, noted, &reads, &mut report)?;
+        let OpenedStore { sled, generations, acknowledged, contents, mut report } = recovery::open(dir, &options)?;
+        let (writes, reads) = SledThread::start_pair(sled, options.deadline)?;
+        let journals = Journals::open(acknowledged, contents, &reads, &mut report)?;
         let store = Self {
             dir: dir.to_owned(),
             options,
@@ -171,31 +131,12 @@ impl Store {
         Ok((store, report))
     }
 
-    /// A small fact under a name, as last put.
-    pub fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let key = keys::meta(name);
-        let value = self.reads.read(move |db| db.get(key))?;
-        value.map(|value| manifest::open_fact(&value)).transpose()
-    }
-
-    /// Remembers a small fact; it is on disk when this returns.
-    pub fn meta_put(&self, name: &str, fact: &[u8]) -> Result<(), StoreError> {
-        let value = manifest::seal_fact(fact);
-        let bytes = name.len() + value.len();
-        if bytes > CHUNK_BYTES {
-            return Err(StoreError::TooLarge { what: "a fact and its name", bytes, most: CHUNK_BYTES });
-        }
-        self.require_space(bytes, self.options.reserve_bytes)?;
-        let key = keys::meta(name);
-        self.writes.commit(move |batch| batch.insert(key, value))
-    }
-
-    /// What the store occupies, without the stores set aside.
+    /// Disk space occupied by the store, without quarantined stores.
     pub fn disk_bytes(&self) -> u64 {
-        place::disk_bytes(&self.dir)
+        directory::disk_bytes(&self.dir)
     }
 
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> StoreHealth {
         self.writes.health()
     }
 
@@ -204,12 +145,12 @@ impl Store {
             return Ok(());
         }
         let needed = (bytes as u64).saturating_mul(self.options.headroom).saturating_add(reserve);
-        let free = place::free_bytes(&self.dir)?;
+        let free = directory::free_bytes(&self.dir)?;
         if free < needed { Err(StoreError::DiskFull { needed, free }) } else { Ok(()) }
     }
 }
 
-/// The guarded values are only changed by steps that cannot panic half-way, so a poisoned lock still holds sound ones.
+/// Locks a mutex and ignores poisoning: the guarded values are only changed by steps that cannot panic half-way.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,137 +1,141 @@
-//! Reading a journal: every record in order, or the positions that are gone.
+//! Reading a journal: every record in order, or an error that names the missing offsets.
 
 use std::collections::VecDeque;
 
-use super::entry::{Entries, Logged};
+use super::journal_entry::{ReplayedRecord, StoredEntries};
 use super::keys::{self, ShardKey};
-use super::{Bounds, CHUNK_BYTES, Lost, NextOffset, ShardId, Store, StoreError, lock};
+use super::{CHUNK_BYTES, JournalBounds, LostRange, NextOffset, ShardId, Store, StoreError, lock};
 
-/// Payload read ahead by a replay.
+/// Approximate payload bytes read ahead.
 const PAGE_BYTES: usize = 1 << 20;
 
 impl Store {
-    /// The records of `shard` from position `from` on. The caller has everything before `from`: a journal that ends
-    /// earlier, or is not there, continues at `from`.
-    pub fn replay(&self, shard: &ShardId, from: NextOffset) -> Result<Replay<'_>, StoreError> {
+    /// The records of `shard` from offset `from` on. The caller has everything before `from`, so a journal that is absent or
+    /// ends earlier continues at `from`.
+    pub fn replay(&self, shard: &ShardId, from: NextOffset) -> Result<JournalReplay<'_>, StoreError> {
         let key = keys::shard(shard);
         let mut journals = lock(&self.journals);
         let bounds = journals.bounds.get(&key).copied().filter(|bounds| bounds.next >= from);
         let bounds = match bounds {
             Some(bounds) => bounds,
             None => {
-                let bounds = Bounds { first: from, next: from };
-                self.note(&mut journals, shard, bounds)?;
+                let bounds = JournalBounds { first: from, next: from };
+                self.acknowledge(&mut journals, shard, bounds)?;
                 bounds
             }
         };
-        Ok(Replay { store: self, shard: shard.clone(), at: from, bounds, ahead: VecDeque::new(), gap: None })
+        Ok(JournalReplay { store: self, shard: shard.clone(), next: from, bounds, page: VecDeque::new(), gap: None })
     }
 }
 
-/// Records in order. Ends after the last, or after the first [`StoreError`]: nothing is ever skipped.
+/// An iterator over the records of a journal. It ends after the last record or after the first error; it never skips one.
 #[derive(Debug)]
-pub struct Replay<'a> {
+pub struct JournalReplay<'a> {
     store: &'a Store,
     shard: ShardId,
-    at: NextOffset,
-    bounds: Bounds,
-    ahead: VecDeque<Logged>,
-    gap: Option<Gap>,
+    next: NextOffset,
+    bounds: JournalBounds,
+    page: VecDeque<ReplayedRecord>,
+    gap: Option<JournalGap>,
 }
 
-/// Where a page of records ends too early.
+/// Missing or unreadable entries after the records of a page.
 #[derive(Debug)]
-struct Gap {
+struct JournalGap {
+    /// The first offset after the gap.
     to: u64,
-    why: String,
+    cause: String,
 }
 
-impl Replay<'_> {
-    fn read_ahead(&mut self) -> Result<(), StoreError> {
-        let (key, at, end) = (keys::shard(&self.shard), self.at.0, self.bounds.next.0);
-        let (records, gap) = match self.store.reads.read(move |db| Ok(read_page(db, &key, at, end))) {
-            Err(StoreError::Damaged(why)) => (Vec::new(), Some(Gap { to: end, why })),
+impl JournalReplay<'_> {
+    fn read_page(&mut self) -> Result<(), StoreError> {
+        let (key, from, end) = (keys::shard(&self.shard), self.next.0, self.bounds.next.0);
+        let (records, gap) = match self.store.reads.read(move |db| Ok(read_page(db, &key, from, end))) {
+            Err(StoreError::Damaged(cause)) => (Vec::new(), Some(JournalGap { to: end, cause })),
             page => page?,
         };
-        self.ahead = records.into();
+        self.page = records.into();
         self.gap = gap;
         Ok(())
     }
 
-    fn lose(&mut self, gap: Gap) -> StoreError {
-        let lost = Lost { shard: self.shard.clone(), from: self.at, to: NextOffset(gap.to) };
-        self.at = self.bounds.next;
-        StoreError::Lost { lost, why: gap.why }
+    /// Ends the replay with the error for a gap.
+    fn end_at(&mut self, gap: JournalGap) -> StoreError {
+        let range = LostRange { shard: self.shard.clone(), from: self.next, to: NextOffset(gap.to) };
+        self.next = self.bounds.next;
+        StoreError::RecordsLost { range, cause: gap.cause }
     }
 }
 
-impl Iterator for Replay<'_> {
-    type Item = Result<Logged, StoreError>;
+impl Iterator for JournalReplay<'_> {
+    type Item = Result<ReplayedRecord, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ahead.is_empty() && self.at < self.bounds.next && self.gap.is_none() {
-            if self.at < self.bounds.first {
-                let gap = Gap { to: self.bounds.first.0, why: "truncated behind checkpoints".to_owned() };
-                return Some(Err(self.lose(gap)));
+        if self.page.is_empty() && self.next < self.bounds.next && self.gap.is_none() {
+            if self.next < self.bounds.first {
+                let cause = "truncated behind checkpoints".to_owned();
+                let gap = JournalGap { to: self.bounds.first.0, cause };
+                return Some(Err(self.end_at(gap)));
             }
-            if let Err(error) = self.read_ahead() {
-                self.at = self.bounds.next;
+            if let Err(error) = self.read_page() {
+                self.next = self.bounds.next;
                 return Some(Err(error));
             }
         }
-        if let Some(logged) = self.ahead.pop_front() {
-            self.at = NextOffset(logged.offset + 1);
-            return Some(Ok(logged));
+        if let Some(record) = self.page.pop_front() {
+            self.next = NextOffset(record.offset + 1);
+            return Some(Ok(record));
         }
-        self.gap.take().map(|gap| Err(self.lose(gap)))
+        self.gap.take().map(|gap| Err(self.end_at(gap)))
     }
 }
 
-/// Records from `at` on, about a page of them, and the gap they end at, if so. Stops at `end`.
-fn read_page(db: &sled::Db, key: &ShardKey, at: u64, end: u64) -> (Vec<Logged>, Option<Gap>) {
-    let mut records: Vec<Logged> = Vec::new();
-    let (mut position, mut bytes) = (at, 0);
-    let first = match first_needed(db, key, NextOffset(at), false) {
+/// About a page of records in `from..end`, and the gap behind them, if there is one.
+fn read_page(db: &sled::Db, key: &ShardKey, from: u64, end: u64) -> (Vec<ReplayedRecord>, Option<JournalGap>) {
+    let mut records: Vec<ReplayedRecord> = Vec::new();
+    let (mut next, mut bytes) = (from, 0);
+    let first = match first_of_entry_with(db, key, NextOffset(from)) {
         Ok(first) => first,
-        Err(error) => return (records, Some(behind(db, key, at, end, error.to_string()))),
+        Err(error) => return (records, Some(unreadable_gap(db, key, from..end, error.to_string()))),
     };
-    for found in Entries::from(db, key, first) {
-        if position >= end || bytes >= PAGE_BYTES {
+    for entry in StoredEntries::from(db, key, first) {
+        if next >= end || bytes >= PAGE_BYTES {
             return (records, None);
         }
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => return (records, Some(behind(db, key, position, end, error.to_string()))),
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return (records, Some(unreadable_gap(db, key, next..end, error.to_string()))),
         };
-        if found.first > position {
-            return (records, Some(Gap { to: found.first.min(end), why: "no entry is there".to_owned() }));
+        if entry.first > next {
+            return (records, Some(JournalGap { to: entry.first.min(end), cause: "entry is missing".to_owned() }));
         }
-        match found.decode(key) {
-            Err(error) => return (records, Some(behind(db, key, position, end, error.to_string()))),
-            Ok(logged) => {
-                let wanted = logged.into_iter().filter(|logged| (position..end).contains(&logged.offset));
-                records.extend(wanted.inspect(|logged| bytes += logged.record.payload.len() + CHUNK_BYTES / 64));
+        match entry.decode(key) {
+            Err(error) => return (records, Some(unreadable_gap(db, key, next..end, error.to_string()))),
+            Ok(decoded) => {
+                let decoded = decoded.into_iter().filter(|record| (next..end).contains(&record.offset));
+                records.extend(decoded.inspect(|read| bytes += read.record.payload.len() + CHUNK_BYTES / 64));
             }
         }
-        position = records.last().map_or(position, |last| last.offset + 1);
+        next = records.last().map_or(next, |last| last.offset + 1);
     }
-    let gap = (position < end).then(|| Gap { to: end, why: "the journal ends early".to_owned() });
+    let gap = (next < end).then(|| JournalGap { to: end, cause: "journal ends early".to_owned() });
     (records, gap)
 }
 
-/// The gap at `position`, up to the next entry that can be found behind it.
-fn behind(db: &sled::Db, key: &ShardKey, position: u64, end: u64, why: String) -> Gap {
-    let probes = (0..64).map(|shift| position.saturating_add(1 << shift)).take_while(|probe| *probe < end);
-    let readable = |probe| Entries::from(db, key, probe).next()?.ok();
-    let to = probes.filter_map(readable).map(|found| found.first).find(|first| *first > position);
-    Gap { to: to.unwrap_or(end).min(end), why }
+/// A gap from the start of `range` to the next readable entry. Probes at doubling distances, because damaged pages make a
+/// scan stop.
+fn unreadable_gap(db: &sled::Db, key: &ShardKey, range: std::ops::Range<u64>, cause: String) -> JournalGap {
+    let probes = (0..64).map(|shift| range.start.saturating_add(1 << shift)).take_while(|probe| *probe < range.end);
+    let readable = |probe| StoredEntries::from(db, key, probe).next()?.ok();
+    let to = probes.filter_map(readable).map(|entry| entry.first).find(|first| *first > range.start);
+    JournalGap { to: to.unwrap_or(range.end).min(range.end), cause }
 }
 
-/// The entry that holds position `at`: an entry begins before it, unless one begins there or the journal `ends` there.
-pub(super) fn first_needed(db: &sled::Db, key: &ShardKey, at: NextOffset, ends: bool) -> sled::Result<u64> {
-    if ends || db.contains_key(keys::entry(key, at.0, 0))? {
-        return Ok(at.0);
+/// The first offset of the entry that contains `offset`, or `offset` itself if there is none.
+pub(super) fn first_of_entry_with(db: &sled::Db, key: &ShardKey, offset: NextOffset) -> sled::Result<u64> {
+    if db.contains_key(keys::entry(key, offset.0, 0))? {
+        return Ok(offset.0);
     }
-    let before = db.range(keys::entry(key, 0, 0)..keys::entry(key, at.0, 0)).next_back().transpose()?;
-    Ok(before.and_then(|(before, _)| keys::parse(&before)).map_or(at.0, |(_, first, _)| first))
+    let before = db.range(keys::entry(key, 0, 0)..keys::entry(key, offset.0, 0)).next_back().transpose()?;
+    Ok(before.and_then(|(before, _)| keys::parse(&before)).map_or(offset.0, |(_, first, _)| first))
 }

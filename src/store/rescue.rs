@@ -1,98 +1,97 @@
-//! Carrying what can still be read out of a sled that cannot be read everywhere, or that has grown far beyond what it holds.
+//! Copying a store that is partly unreadable, or far larger than its contents, into a new one.
 //!
-//! sled meets damage page by page. A walk from either end of a range reaches everything but what lies between its first and
-//! its last bad page, so ranges are kept small: one generation, one journal. What is carried over is judged later by its own
-//! hashes, like everything that is read.
+//! sled detects damage page by page. A scan from both ends of a range reaches everything outside the first and the last
+//! damaged page, so ranges are kept small: one generation, one journal. Copied values are verified by their own hashes when
+//! they are read.
 //!
-//! Growth: each killed process leaves pages in sled's log that nothing frees (a hundred kills cost about 10 MiB), so a store
-//! that is opened again and again must sometimes be written anew. Without kills sled reuses its log and does not grow.
+//! Every killed process leaves pages in sled's log that are never freed (about 10 MiB for a hundred kills), so a store that
+//! is opened again and again must be rewritten from time to time. Without kills sled reuses its log and does not grow.
 
 use std::fs;
 use std::path::Path;
 
-use super::guard::open_sled;
 use super::keys;
-use super::lane::contain;
-use super::{StoreOptions, place};
+use super::recovery::open_sled;
+use super::sled_thread::catch_panic;
+use super::{StoreOptions, directory};
 
-/// A store is written anew when it is this many times larger than what it holds ...
+/// A store is rewritten when it is this many times larger than its contents ...
 const BLOAT_FACTOR: u64 = 5;
-/// ... and this much more: below, sled's segments are all there is to it.
+/// ... plus this much, because a small store consists mostly of sled's segments.
 const BLOAT_FLOOR: u64 = 8 << 20;
 const BATCH_PAIRS: usize = 256;
 
-/// Writes a new sled in `dir` with all that can be read from `old`, and moves it to where `place::adopt_rescue` finds it
-/// when it is whole. Returns how many values it holds.
+/// Copies everything readable from `old` into a new sled in `dir`, and moves the finished copy to where
+/// `directory::adopt_rescued_store` expects it. Returns the number of copied values.
 pub(super) fn rescue(old: &sled::Db, dir: &Path, options: &StoreOptions) -> Result<usize, String> {
-    let (path, whole) = place::rescue_paths(dir);
+    let (path, finished) = directory::rescue_paths(dir);
     if path.exists() {
         fs::remove_dir_all(&path).map_err(|error| error.to_string())?;
     }
-    let fresh = contain(|| open_sled(&path, options))?;
-    let rescued = contain(|| {
-        for range in keys::kinds().into_iter().filter(|kind| *kind != keys::all_chunks()).map(prefix) {
-            carry(old, &fresh, range)?;
+    let copy = catch_panic(|| open_sled(&path, options))?;
+    let rescued = catch_panic(|| {
+        for range in keys::kinds().into_iter().filter(|kind| *kind != keys::all_chunks()).map(range_of_kind) {
+            copy_range(old, &copy, range)?;
         }
-        for range in ranges(&fresh)? {
-            carry(old, &fresh, range)?;
+        for range in ranges_by_manifest(&copy)? {
+            copy_range(old, &copy, range)?;
         }
-        fresh.flush()?;
-        Ok(fresh.len())
+        copy.flush()?;
+        Ok(copy.len())
     });
-    let _ = contain(|| {
-        drop(fresh);
+    let _ = catch_panic(|| {
+        drop(copy);
         Ok(())
     });
     let rescued = rescued?;
-    // The old store may have reached the disk's platters: so must the new one, before it takes its place.
-    let moved =
-        place::wait_for_release(&path).and_then(|()| place::sync_all(&path)).and_then(|()| fs::rename(path, whole));
+    // The old store may be on the device already, so the copy must be too before it replaces it.
+    let moved = directory::wait_for_release(&path)
+        .and_then(|()| directory::sync_all(&path))
+        .and_then(|()| fs::rename(path, finished));
     moved.map_err(|error| error.to_string())?;
     Ok(rescued)
 }
 
-/// Writes the store anew, as `rescue` does, when it is bloated and there is room for it. Returns whether it did.
+/// Copies a bloated store as `rescue` does, if the disk has space for it. Returns whether it did.
 pub(super) fn compact(old: &sled::Db, dir: &Path, options: &StoreOptions, kept_bytes: u64) -> Result<bool, String> {
-    let disk = place::disk_bytes(dir);
-    let bloated = |live: u64| disk > live.saturating_mul(BLOAT_FACTOR).saturating_add(BLOAT_FLOOR);
-    if !bloated(kept_bytes) {
+    let disk = directory::disk_bytes(dir);
+    let is_bloated = |live: u64| disk > live.saturating_mul(BLOAT_FACTOR).saturating_add(BLOAT_FLOOR);
+    if !is_bloated(kept_bytes) {
         return Ok(false);
     }
-    let (pairs, live) = contain(|| {
+    let (pairs, live) = catch_panic(|| {
         old.iter().try_fold((0, 0), |(pairs, live), pair| {
             let (key, value) = pair?;
             Ok((pairs + 1, live + (key.len() + value.len()) as u64))
         })
     })?;
-    let free = place::free_bytes(dir).map_err(|error| error.to_string())?;
-    if !bloated(live) || free < live.saturating_mul(options.headroom) {
+    let free = directory::free_bytes(dir).map_err(|error| error.to_string())?;
+    if !is_bloated(live) || free < live.saturating_mul(options.headroom) {
         return Ok(false);
     }
-    // Damage was ruled out by reading everything: a copy that fails or lacks something is thrown away, and the store kept.
-    let copied = rescue(old, dir, options).is_ok_and(|copied| copied == pairs);
-    if !copied {
-        let (part, whole) = place::rescue_paths(dir);
-        [part, whole]
-            .iter()
-            .filter(|path| path.exists())
-            .try_for_each(fs::remove_dir_all)
-            .map_err(|e| e.to_string())?;
+    // Everything was readable above: an incomplete copy is discarded and the store is kept.
+    let is_complete = rescue(old, dir, options).is_ok_and(|copied| copied == pairs);
+    if !is_complete {
+        let (partial, finished) = directory::rescue_paths(dir);
+        for path in [partial, finished].iter().filter(|path| path.exists()) {
+            fs::remove_dir_all(path).map_err(|error| error.to_string())?;
+        }
     }
-    Ok(copied)
+    Ok(is_complete)
 }
 
 /// First and last key, both included.
-type Range = (Vec<u8>, Vec<u8>);
+type KeyRange = (Vec<u8>, Vec<u8>);
 
-fn prefix(kind: [u8; 1]) -> Range {
-    // No key of the numbered kinds is longer, and names of facts are UTF-8, which has no such byte.
+fn range_of_kind(kind: [u8; 1]) -> KeyRange {
+    // Keys with numbers are shorter than this, and names of metadata are UTF-8, which has no byte 0xFF.
     (kind.to_vec(), [&kind[..], &[0xFF; 32]].concat())
 }
 
-/// The chunks of each generation and the journal of each shard whose manifests were carried over.
-fn ranges(fresh: &sled::Db) -> sled::Result<Vec<Range>> {
+/// The chunks of each generation and the journal of each shard whose manifest was copied.
+fn ranges_by_manifest(copy: &sled::Db) -> sled::Result<Vec<KeyRange>> {
     let mut ranges = Vec::new();
-    for pair in fresh.scan_prefix(keys::all_manifests()) {
+    for pair in copy.scan_prefix(keys::all_manifests()) {
         if let Some((shard, generation, _)) = keys::parse(&pair?.0) {
             ranges.push((keys::chunk(&shard, generation, 0), keys::chunk(&shard, generation, u32::MAX)));
             ranges.push((keys::entry(&shard, 0, 0), keys::entry(&shard, u64::MAX, u32::MAX)));
@@ -102,40 +101,38 @@ fn ranges(fresh: &sled::Db) -> sled::Result<Vec<Range>> {
     Ok(ranges)
 }
 
-/// Errors are those of `fresh`; those of `old` only end a walk.
-fn carry(old: &sled::Db, fresh: &sled::Db, (first, last): Range) -> sled::Result<()> {
+/// Copies a range from both ends. Returns errors of `copy`; errors of `old` only end a scan.
+fn copy_range(old: &sled::Db, copy: &sled::Db, (first, last): KeyRange) -> sled::Result<()> {
     let mut write_error = None;
-    let reached = walk(old.range(first.clone()..=last.clone()), fresh, &mut write_error);
-    if let Some(reached) = reached {
-        let from = if reached.is_empty() { first } else { reached };
-        walk(old.range(from..=last).rev(), fresh, &mut write_error);
+    let stopped_at = copy_until_error(old.range(first.clone()..=last.clone()), copy, &mut write_error);
+    if let Some(stopped_at) = stopped_at {
+        let from = if stopped_at.is_empty() { first } else { stopped_at };
+        copy_until_error(old.range(from..=last).rev(), copy, &mut write_error);
     }
     write_error.map_or(Ok(()), Err)
 }
 
-/// Copies until the walk ends or fails; when it failed, the last key copied (empty when there was none).
-fn walk(
+/// Copies until the scan ends or fails. After a failure returns the last copied key, empty if there was none.
+fn copy_until_error(
     pairs: impl Iterator<Item = sled::Result<(sled::IVec, sled::IVec)>>,
-    fresh: &sled::Db,
+    copy: &sled::Db,
     write_error: &mut Option<sled::Error>,
 ) -> Option<Vec<u8>> {
-    let (mut reached, mut batch, mut count) = (Vec::new(), sled::Batch::default(), 0);
-    let walked = contain(|| {
+    let (mut last_key, mut batch, mut count) = (Vec::new(), sled::Batch::default(), 0);
+    let scanned = catch_panic(|| {
         for pair in pairs {
             let (key, value) = pair?;
-            reached = key.to_vec();
+            last_key = key.to_vec();
             batch.insert(key, value);
             count += 1;
             if count % BATCH_PAIRS == 0 {
-                fresh
-                    .apply_batch(std::mem::take(&mut batch))
-                    .inspect_err(|error| *write_error = Some(error.clone()))?;
+                copy.apply_batch(std::mem::take(&mut batch)).inspect_err(|error| *write_error = Some(error.clone()))?;
             }
         }
         Ok(())
     });
-    if let Err(error) = fresh.apply_batch(batch) {
+    if let Err(error) = copy.apply_batch(batch) {
         *write_error = Some(error);
     }
-    walked.err().map(|_| reached)
+    scanned.err().map(|_| last_key)
 }

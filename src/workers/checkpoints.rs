@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 use super::faults;
 use super::message::Stored;
 use crate::metrics::Metrics;
-use crate::store::{Identity, ShardId, Store};
+use crate::store::{CheckpointIdentity, ShardId, Store};
 use ebb_core::NextOffset;
 
 /// A copy of a shard's state, to be stored.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) shard: ShardId,
-    pub(super) identity: Identity,
+    pub(super) identity: CheckpointIdentity,
     pub(super) next: NextOffset,
     pub(super) bytes: Vec<u8>,
     /// Told once it is stored; dropped when it could not be.

@@ -10,7 +10,7 @@ use super::message::{PartitionStatus, Recorded, Saved, Stored, Submission};
 use super::report::{self, Report};
 use super::worker::WorkersOptions;
 use crate::metrics::Metrics;
-use crate::store::{Identity, Record, Refusal, ShardId, Store};
+use crate::store::{CheckpointIdentity, CheckpointRefusal, JournalRecord, ShardId, Store};
 use ebb_core::{Basis, HASH_KEY, NextOffset, Outcome, Plan, Reason, Shard, Verdict, VerdictCounts};
 
 /// How far the restoring of a worker's shards is.
@@ -26,7 +26,7 @@ pub(super) enum Restored {
 pub(super) struct OwnedShard {
     pub(super) id: ShardId,
     pub(super) shard: Shard,
-    identity: Identity,
+    identity: CheckpointIdentity,
     /// The newest timestamp given to a record: the log's time never runs backwards.
     timestamp_ms: i64,
     /// The newest stored checkpoint.
@@ -53,9 +53,9 @@ const OTHER_KEY: &str = "the state was made under another hash key; name its fil
 impl OwnedShard {
     /// The newest usable checkpoint, brought up to date from the journal.
     pub(super) fn restore(id: ShardId, plan: Arc<Plan>, options: &WorkersOptions) -> Result<Self, String> {
-        let identity = Identity {
+        let identity = CheckpointIdentity {
             config_hash: plan.identity(),
-            key_print: plan.reader.key_digest(),
+            key_digest: plan.reader.key_digest(),
             log: JOURNAL.into(),
             schema: SCHEMA,
         };
@@ -79,7 +79,7 @@ impl OwnedShard {
         let mut replayed = 0;
         for logged in store.replay(&self.id, from).map_err(|error| error.to_string())? {
             let logged = logged.map_err(|error| error.to_string())?;
-            let Record { timestamp_ms, payload } = &logged.record;
+            let JournalRecord { timestamp_ms, payload } = &logged.record;
             self.timestamp_ms = self.timestamp_ms.max(*timestamp_ms);
             self.shard.apply(ebb_core::Record { offset: logged.offset, timestamp_ms: *timestamp_ms, payload });
             replayed += 1;
@@ -182,12 +182,14 @@ impl OwnedShard {
 }
 
 /// The newest usable checkpoint, or else the newest that was made under the previous hash key, or else nothing.
-fn load(id: &ShardId, plan: &Arc<Plan>, identity: &Identity, store: &Store) -> Result<Found, String> {
+fn load(id: &ShardId, plan: &Arc<Plan>, identity: &CheckpointIdentity, store: &Store) -> Result<Found, String> {
     let mut other_key = false;
     for identity in [Some(identity.clone()), former(identity, plan)].into_iter().flatten() {
         match load_as(id, plan, &identity, store)? {
             (Some((shard, stored)), _) => return Ok(Found { shard, stored: Some(stored), other_key: false }),
-            (None, refused) => other_key = refused.iter().any(|(_, reason)| matches!(reason, Refusal::HashKey(_))),
+            (None, refused) => {
+                other_key = refused.iter().any(|(_, reason)| matches!(reason, CheckpointRefusal::HashKey(_)))
+            }
         }
     }
     let shard = Shard::new(plan.clone(), id.partition).map_err(|error| error.to_string())?;
@@ -201,19 +203,19 @@ struct Found {
     other_key: bool,
 }
 
-type Refused = Vec<(u64, Refusal)>;
+type Refused = Vec<(u64, CheckpointRefusal)>;
 
 fn load_as(
     id: &ShardId,
     plan: &Arc<Plan>,
-    identity: &Identity,
+    identity: &CheckpointIdentity,
     store: &Store,
 ) -> Result<(Option<(Shard, Stored)>, Refused), String> {
     let mut at_most = None;
     loop {
         let loaded = store.load(id, identity, at_most).map_err(|error| error.to_string())?;
         // While keys are exchanged there are checkpoints under both.
-        let is_expected = |reason: &Refusal| matches!(reason, Refusal::HashKey(print) if [Some(plan.reader.key_digest()), plan.reader.previous_key_digest()].contains(&Some(*print)));
+        let is_expected = |reason: &CheckpointRefusal| matches!(reason, CheckpointRefusal::HashKey(print) if [Some(plan.reader.key_digest()), plan.reader.previous_key_digest()].contains(&Some(*print)));
         for (generation, reason) in loaded.refused.iter().filter(|(_, reason)| !is_expected(reason)) {
             tracing::warn!(shard = %id, generation, %reason, "checkpoint not used");
         }
@@ -238,9 +240,9 @@ fn load_as(
 }
 
 /// What identifies the same state made under the previous hash key, while keys are exchanged.
-pub(super) fn former(identity: &Identity, plan: &Plan) -> Option<Identity> {
-    let (config_hash, key_print) = (plan.previous_identity()?, plan.reader.previous_key_digest()?);
-    Some(Identity { config_hash, key_print, ..identity.clone() })
+pub(super) fn former(identity: &CheckpointIdentity, plan: &Plan) -> Option<CheckpointIdentity> {
+    let (config_hash, key_digest) = (plan.previous_identity()?, plan.reader.previous_key_digest()?);
+    Some(CheckpointIdentity { config_hash, key_digest, ..identity.clone() })
 }
 
 /// Counted per batch, not per record.

@@ -11,7 +11,7 @@ use super::message::{AskError, Message, RecordError, Recorded, Submission};
 use super::owned::Restored;
 use super::residency::Residents;
 use super::worker::Workers;
-use crate::store::{Health, Store};
+use crate::store::{Store, StoreHealth};
 use ebb_core::{LogDigest, Plan, Reader, Reason};
 use ebb_sketch::hash::Fingerprint;
 
@@ -223,8 +223,10 @@ impl Streams {
     /// long as there is somebody to answer them.
     pub fn fitness(&self) -> Readiness {
         match (self.readiness(), self.store.health()) {
-            (Readiness::Ready, Health::Failed(why)) => Readiness::Failed(format!("events cannot be recorded: {why}")),
-            (Readiness::Ready, Health::Healthy) if self.stopping.load(Ordering::Relaxed) => Readiness::Stopping,
+            (Readiness::Ready, StoreHealth::Failed(why)) => {
+                Readiness::Failed(format!("events cannot be recorded: {why}"))
+            }
+            (Readiness::Ready, StoreHealth::Healthy) if self.stopping.load(Ordering::Relaxed) => Readiness::Stopping,
             (readiness, _) => readiness,
         }
     }
@@ -232,8 +234,8 @@ impl Streams {
     /// Why nothing can be stored, if so.
     pub fn store_failure(&self) -> Option<String> {
         match self.store.health() {
-            Health::Failed(why) => Some(why),
-            Health::Healthy => None,
+            StoreHealth::Failed(why) => Some(why),
+            StoreHealth::Healthy => None,
         }
     }
 
@@ -255,11 +257,11 @@ impl Streams {
 /// Names the journal of this service, for as long as there is one.
 fn journal_id(store: &Store) -> Vec<u8> {
     const NAME: &str = "journal-id";
-    if let Ok(Some(kept)) = store.meta_get(NAME) {
+    if let Ok(Some(kept)) = store.get_metadata(NAME) {
         return kept;
     }
     let mut made = [0; 16];
-    if getrandom::fill(&mut made).is_err() || store.meta_put(NAME, &made).is_err() {
+    if getrandom::fill(&mut made).is_err() || store.put_metadata(NAME, &made).is_err() {
         tracing::warn!("exports made before and after a restart will not be known as of one log");
     }
     made.to_vec()

@@ -17,7 +17,7 @@ use super::message::{Ask, Message, RecordError, Recorded, Reply, Submission};
 use super::owned::{Handed, OwnedShard, Restored};
 use super::residency::Residency;
 use crate::metrics::Metrics;
-use crate::store::{JournalBatch, Record, ShardId, Store};
+use crate::store::{JournalBatch, JournalRecord, ShardId, Store};
 use ebb_core::{NextOffset, Plan};
 
 /// How many messages may wait for one worker.
@@ -249,9 +249,10 @@ impl Worker {
         for message in group {
             let Message::Record { shard, events, .. } = message else { continue };
             let timestamp_ms = self.shards[*shard].stamp(now_ms);
-            let records =
-                events.iter_mut().map(|event| Record { timestamp_ms, payload: std::mem::take(&mut event.payload) });
-            let records: Vec<Record> = records.collect();
+            let records = events
+                .iter_mut()
+                .map(|event| JournalRecord { timestamp_ms, payload: std::mem::take(&mut event.payload) });
+            let records: Vec<JournalRecord> = records.collect();
             let first = next[*shard];
             next[*shard] = NextOffset(first.0 + records.len() as u64);
             batches.push(JournalBatch { shard: self.shards[*shard].id.clone(), first, records });

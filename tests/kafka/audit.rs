@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb::store::{Identity, ShardId, Store, StoreOptions};
+use ebb::store::{CheckpointIdentity, ShardId, Store, StoreOptions};
 use ebb_core::{NextOffset, Plan, Record, Shard};
 use ebb_sketch::codec;
 use rdkafka::config::ClientConfig;
@@ -48,9 +48,9 @@ impl Audit {
     }
 
     fn take_shard(&mut self, store: &Store, plan: &Arc<Plan>, partition: u32, name: &str) {
-        let identity = Identity {
+        let identity = CheckpointIdentity {
             config_hash: plan.identity(),
-            key_print: plan.reader.key_digest(),
+            key_digest: plan.reader.key_digest(),
             log: format!("kafka:{INPUT}"),
             schema: SCHEMA,
         };

@@ -50,7 +50,7 @@ fn the_disk_stays_within_ten_times_what_is_alive() {
 fn a_store_that_outgrew_its_contents_is_written_anew_when_it_is_opened() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
-    store.meta_put("fact", b"kept").unwrap();
+    store.put_metadata("fact", b"kept").unwrap();
     store.append(&[batch(&shard(1), 7, 100, 500)]).unwrap();
     store.save(&shard(1), &identity(), NextOffset(9), b"another").unwrap();
     for (round, bytes) in [20 << 20, 20 << 20, 1000, 1000, 1000].into_iter().enumerate() {
@@ -68,7 +68,7 @@ fn a_store_that_outgrew_its_contents_is_written_anew_when_it_is_opened() {
     }
     assert_eq!(store.load(&shard(1), &identity(), None).unwrap().checkpoint.unwrap().state, b"another");
     assert_eq!(replayed(&store, &shard(1), 7, |_| 500).0, (7..107).collect::<Vec<_>>());
-    assert_eq!(store.meta_get("fact").unwrap().as_deref(), Some(&b"kept"[..]));
+    assert_eq!(store.get_metadata("fact").unwrap().as_deref(), Some(&b"kept"[..]));
     assert_eq!(
         std::fs::read_dir(dir.path()).unwrap().count(),
         4,

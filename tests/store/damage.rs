@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ebb::store::{Health, NextOffset, ShardId, Store, StoreError, StoreOptions};
+use ebb::store::{NextOffset, ShardId, Store, StoreError, StoreHealth, StoreOptions};
 
 use crate::support::{Draws, batch, child, finish_within, identity, open, options, record, shard};
 
@@ -28,7 +28,7 @@ fn write_store(dir: &Path, seed: u64) -> Truth {
     let mut truth = Truth::default();
     let mut draws = Draws(seed);
     let (store, _) = open(work.path());
-    store.meta_put("partitions", b"3").unwrap();
+    store.put_metadata("partitions", b"3").unwrap();
     for round in 1..=5u64 {
         for partition in 0..SHARDS {
             let shard = shard(partition);
@@ -178,10 +178,10 @@ fn damage_values(dir: &Path, draws: &mut Draws) -> String {
 /// Reads everything; returns (shards with the newest checkpoint, with an older one, journals that report a loss).
 fn check(dir: &Path, truth: &Truth, marks_are_whole: bool) -> Result<[u64; 4], StoreError> {
     let (store, report) = Store::open(dir, StoreOptions { deadline: Duration::from_secs(5), ..options() })?;
-    if let Some(aside) = &report.set_aside {
+    if let Some(aside) = &report.quarantined {
         println!("set aside, {} rescued: {}", aside.rescued, aside.reason);
     }
-    let mut seen = [0, 0, 0, u64::from(report.set_aside.is_some())];
+    let mut seen = [0, 0, 0, u64::from(report.quarantined.is_some())];
     for (shard, acknowledged) in &truth.acknowledged {
         let loaded = store.load(shard, &identity(), None)?;
         let from = match loaded.checkpoint {
@@ -202,7 +202,7 @@ fn check(dir: &Path, truth: &Truth, marks_are_whole: bool) -> Result<[u64; 4], S
                     assert_eq!(logged.record, record(shard, at, RECORD_BYTES), "a wrong record was returned");
                     at += 1;
                 }
-                Err(StoreError::Lost { lost: gap, .. }) => {
+                Err(StoreError::RecordsLost { range: gap, .. }) => {
                     assert!(gap.from.0 == at && gap.to > gap.from, "{gap:?} at {at}");
                     lost = true;
                     seen[2] += 1;
@@ -224,10 +224,10 @@ fn goes_on(dir: &Path) -> Result<(), StoreError> {
         let next = store.journal_bounds(&shard(partition)).map_or(0, |bounds| bounds.next.0);
         store.append(&[batch(&shard(partition), next, 3, RECORD_BYTES)])?;
     }
-    assert_eq!(store.health(), Health::Healthy);
+    assert_eq!(store.health(), StoreHealth::Healthy);
     drop(store);
     let (store, report) = Store::open(dir, options())?;
-    assert_eq!(report.set_aside, None);
+    assert_eq!(report.quarantined, None);
     for partition in 0..SHARDS {
         assert_eq!(
             store.load(&shard(partition), &identity(), None)?.checkpoint.map(|found| found.state),

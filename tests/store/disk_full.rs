@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ebb::store::{Health, NextOffset, Store, StoreError, StoreOptions};
+use ebb::store::{NextOffset, Store, StoreError, StoreHealth, StoreOptions};
 
 use crate::support::{Draws, batch, child, finish_within, identity, options, replayed, shard};
 
@@ -79,7 +79,7 @@ fn guarded() {
         let refused = store.append(&[batch(&shard(0), next, 1, 1000)]);
         assert!(matches!(refused, Err(StoreError::DiskFull { .. })), "{refused:?}");
         assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
-        assert_eq!(store.health(), Health::Healthy);
+        assert_eq!(store.health(), StoreHealth::Healthy);
         fs::remove_file(&filler).unwrap();
         let loaded = store.load(&shard(0), &identity(), None).unwrap();
         assert!(loaded.checkpoint.unwrap().state == state(round));
@@ -105,7 +105,7 @@ fn unguarded() {
     let begun = Instant::now();
     assert!(matches!(store.append(&[batch(&shard(0), 5, 1, 10)]), Err(StoreError::Failed(_))));
     assert!(matches!(store.load(&shard(0), &identity(), None), Err(StoreError::Failed(_))));
-    assert!(matches!(store.health(), Health::Failed(_)));
+    assert!(matches!(store.health(), StoreHealth::Failed(_)));
     drop(store);
     assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
     println!("failed after {waited:?}: {failed:?}");
@@ -117,7 +117,7 @@ fn afterwards() {
     let Some((dir, filler)) = dirs() else { return };
     fs::remove_file(&filler).unwrap();
     let (store, report) = Store::open(&dir, options()).unwrap();
-    assert!(report.set_aside.is_none() && report.lost.is_empty(), "{report:?}");
+    assert!(report.quarantined.is_none() && report.lost.is_empty(), "{report:?}");
     let loaded = store.load(&shard(0), &identity(), None).unwrap();
     assert!(loaded.checkpoint.is_some_and(|found| found.state == state(found.generation)));
     assert_eq!(replayed(&store, &shard(0), 0, |_| 1000).0, [0, 1, 2, 3, 4]);

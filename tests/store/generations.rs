@@ -1,4 +1,4 @@
-use ebb::store::{Identity, NextOffset, OpenReport, Refusal, StoreError, StoreOptions};
+use ebb::store::{CheckpointIdentity, CheckpointRefusal, NextOffset, OpenReport, StoreError, StoreOptions};
 use ebb_sketch::hash::KeyPrint;
 
 use crate::support::{Draws, identity, open, options, shard};
@@ -43,7 +43,7 @@ fn the_newest_three_generations_are_kept_and_the_rest_leave_the_disk() {
     }
     for (at_most, expected) in [(None, Some(12)), (Some(119), Some(11)), (Some(100), Some(10)), (Some(99), None)] {
         let loaded = store.load(&shard(0), &identity(), at_most.map(NextOffset)).unwrap();
-        let newer = loaded.refused.iter().filter(|(_, why)| matches!(why, Refusal::Ahead(_))).count();
+        let newer = loaded.refused.iter().filter(|(_, why)| matches!(why, CheckpointRefusal::Ahead(_))).count();
         assert_eq!(newer as u64, 12 - expected.unwrap_or(9), "{at_most:?}");
         assert_eq!(loaded.checkpoint.as_ref().map(|checkpoint| checkpoint.generation), expected);
         if let Some(checkpoint) = loaded.checkpoint {
@@ -68,18 +68,24 @@ fn a_checkpoint_of_another_identity_is_refused_with_the_reason() {
     let (store, _) = open(dir.path());
     store.save(&shard(0), &identity(), NextOffset(5), b"state").unwrap();
     let cases = [
-        (Identity { config_hash: [8; 32], ..identity() }, Refusal::Config),
-        (Identity { key_print: KeyPrint([4; 8]), ..identity() }, Refusal::HashKey(KeyPrint([3; 8]))),
-        (Identity { log: "clicks@made-2".into(), ..identity() }, Refusal::Log("clicks@made-1".into())),
-        (Identity { schema: 2, ..identity() }, Refusal::Schema(1)),
+        (CheckpointIdentity { config_hash: [8; 32], ..identity() }, CheckpointRefusal::Config),
+        (
+            CheckpointIdentity { key_digest: KeyPrint([4; 8]), ..identity() },
+            CheckpointRefusal::HashKey(KeyPrint([3; 8])),
+        ),
+        (
+            CheckpointIdentity { log: "clicks@made-2".into(), ..identity() },
+            CheckpointRefusal::Log("clicks@made-1".into()),
+        ),
+        (CheckpointIdentity { schema: 2, ..identity() }, CheckpointRefusal::Schema(1)),
     ];
     for (other, refusal) in cases {
         let loaded = store.load(&shard(0), &other, None).unwrap();
         assert_eq!((loaded.checkpoint, loaded.refused), (None, vec![(1, refusal)]));
     }
-    store.save(&shard(0), &Identity { schema: 2, ..identity() }, NextOffset(9), b"new state").unwrap();
+    store.save(&shard(0), &CheckpointIdentity { schema: 2, ..identity() }, NextOffset(9), b"new state").unwrap();
     let loaded = store.load(&shard(0), &identity(), None).unwrap();
-    assert_eq!(loaded.refused, vec![(2, Refusal::Schema(2))]);
+    assert_eq!(loaded.refused, vec![(2, CheckpointRefusal::Schema(2))]);
     assert_eq!(loaded.checkpoint.unwrap().state, b"state");
 }
 
@@ -87,13 +93,13 @@ fn a_checkpoint_of_another_identity_is_refused_with_the_reason() {
 fn facts_are_kept_and_large_ones_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
-    assert_eq!(store.meta_get("partitions/clicks").unwrap(), None);
-    store.meta_put("partitions/clicks", b"8").unwrap();
-    store.meta_put("partitions/clicks", b"16").unwrap();
+    assert_eq!(store.get_metadata("partitions/clicks").unwrap(), None);
+    store.put_metadata("partitions/clicks", b"8").unwrap();
+    store.put_metadata("partitions/clicks", b"16").unwrap();
     drop(store);
     let (store, _) = open(dir.path());
-    assert_eq!(store.meta_get("partitions/clicks").unwrap().as_deref(), Some(&b"16"[..]));
-    assert!(matches!(store.meta_put("large", &[0; 4096]), Err(StoreError::TooLarge { .. })));
+    assert_eq!(store.get_metadata("partitions/clicks").unwrap().as_deref(), Some(&b"16"[..]));
+    assert!(matches!(store.put_metadata("large", &[0; 4096]), Err(StoreError::TooLarge { .. })));
 }
 
 #[test]
@@ -109,8 +115,8 @@ fn a_disk_without_room_refuses_and_nothing_is_broken() {
     let dir = tempfile::tempdir().unwrap();
     let greedy = StoreOptions { reserve_bytes: 1 << 60, ..options() };
     let (store, _) = ebb::store::Store::open(dir.path(), greedy).unwrap();
-    assert!(matches!(store.meta_put("fact", b"1"), Err(StoreError::DiskFull { .. })));
-    assert_eq!(store.health(), ebb::store::Health::Healthy);
+    assert!(matches!(store.put_metadata("fact", b"1"), Err(StoreError::DiskFull { .. })));
+    assert_eq!(store.health(), ebb::store::StoreHealth::Healthy);
     store.save(&shard(0), &identity(), NextOffset(1), b"state").unwrap();
 }
 
@@ -125,7 +131,7 @@ fn what_a_killed_process_left_half_done_is_removed_when_the_store_is_opened() {
     assert!(db.is_err(), "sled itself does not open it");
     std::fs::write(dir.path().join("db/snap.0000000000000001.generating"), []).unwrap();
     let (store, report) = open(dir.path());
-    assert_eq!(report, OpenReport { stale_files: 1, ..OpenReport::default() });
+    assert_eq!(report, OpenReport { removed_files: 1, ..OpenReport::default() });
     drop(store);
 
     let db = sled::open(dir.path().join("db")).unwrap();

@@ -1,9 +1,9 @@
-use ebb::store::{Bounds, JournalBatch, Lost, NextOffset, OpenReport, Record, StoreError};
+use ebb::store::{JournalBatch, JournalBounds, JournalRecord, LostRange, NextOffset, OpenReport, StoreError};
 
 use crate::support::{batch, identity, open, replayed, shard};
 
-fn bounds(first: u64, next: u64) -> Option<Bounds> {
-    Some(Bounds { first: NextOffset(first), next: NextOffset(next) })
+fn bounds(first: u64, next: u64) -> Option<JournalBounds> {
+    Some(JournalBounds { first: NextOffset(first), next: NextOffset(next) })
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_record_of_a_mebibyte_fits_and_a_larger_than_allowed_one_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     store.append(&[batch(&shard(0), 0, 2, (1 << 20) + 4096)]).unwrap();
-    let huge = Record { timestamp_ms: 0, payload: vec![0; (2 << 20) + 1] };
+    let huge = JournalRecord { timestamp_ms: 0, payload: vec![0; (2 << 20) + 1] };
     let huge = JournalBatch { shard: shard(0), first: NextOffset(2), records: vec![huge] };
     assert!(matches!(store.append(&[huge]), Err(StoreError::TooLarge { .. })));
     let (offsets, error) = replayed(&store, &shard(0), 0, |_| (1 << 20) + 4096);
@@ -78,7 +78,7 @@ fn the_journal_is_truncated_behind_the_oldest_checkpoint_and_no_further() {
     assert_eq!(replayed(&store, &shard(0), 105, |_| 300).0, (105..500).collect::<Vec<_>>());
     let (offsets, error) = replayed(&store, &shard(0), 104, |_| 300);
     assert!(offsets.is_empty());
-    let Some(StoreError::Lost { lost, .. }) = error else { panic!("{error:?}") };
+    let Some(StoreError::RecordsLost { range: lost, .. }) = error else { panic!("{error:?}") };
     assert_eq!((lost.from, lost.to), (NextOffset(104), NextOffset(105)));
 
     for _ in 0..3 {
@@ -115,7 +115,7 @@ fn with_a_hole(remove: impl Fn(u64) -> bool) -> (tempfile::TempDir, ebb::store::
 }
 
 fn lost(error: Option<StoreError>) -> (u64, u64) {
-    let Some(StoreError::Lost { lost, .. }) = error else { panic!("{error:?}") };
+    let Some(StoreError::RecordsLost { range: lost, .. }) = error else { panic!("{error:?}") };
     assert_eq!(lost.shard, shard(0));
     (lost.from.0, lost.to.0)
 }
@@ -136,7 +136,7 @@ fn a_hole_in_the_middle_is_named_and_what_is_behind_it_can_still_be_read() {
 fn a_lost_head_tail_or_whole_is_reported_at_once_and_its_positions_are_never_given_again() {
     for (from, to) in [(0, 20), (70, 100), (0, 100)] {
         let (_dir, store, report) = with_a_hole(|first| (from..to).contains(&first));
-        let expected = Lost { shard: shard(0), from: NextOffset(from), to: NextOffset(to) };
+        let expected = LostRange { shard: shard(0), from: NextOffset(from), to: NextOffset(to) };
         assert_eq!(report.lost, vec![expected]);
         let (offsets, error) = replayed(&store, &shard(0), 0, |_| 300);
         assert_eq!((offsets, lost(error)), ((0..from).collect(), (from, to)));

@@ -121,8 +121,8 @@ fn victim() {
     let seed: u64 = std::env::var("EBB_SEED").unwrap().parse().unwrap();
     println!("\nopening");
     let (store, report) = open(Path::new(&dir));
-    println!("opened {}", report.stale_files);
-    assert!(report.set_aside.is_none() && report.lost.is_empty() && report.unreadable_marks == 0, "{report:?}");
+    println!("opened {}", report.removed_files);
+    assert!(report.quarantined.is_none() && report.lost.is_empty() && report.unreadable_slots == 0, "{report:?}");
     verify(&store, &parse(&told));
     verify_together(&store, &std::env::var("EBB_TOGETHER").unwrap());
     println!("verified");
@@ -151,7 +151,7 @@ struct Figures {
     before_verified: u64,
     appends: u64,
     saves: u64,
-    stale_files: u64,
+    removed_files: u64,
     worst_ratio: f64,
     largest_disk: u64,
     /// Disk and what is alive in MiB, as each process that got so far found them.
@@ -171,7 +171,7 @@ impl Figures {
                 told.entry(number(1) as u32).or_default().generation = number(2);
                 self.saves += 1;
             }
-            "opened" => self.stale_files += number(1),
+            "opened" => self.removed_files += number(1),
             "disk" if number(2) > 0 => {
                 self.sizes.push((number(1) >> 20, number(2) >> 20));
                 self.largest_disk = self.largest_disk.max(number(1));

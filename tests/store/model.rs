@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ebb::store::{Bounds, NextOffset, OpenReport, Store, StoreError};
+use ebb::store::{JournalBounds, NextOffset, OpenReport, Store, StoreError};
 
 use crate::support::{Draws, batch, identity, open, replayed, shard};
 
@@ -44,7 +44,8 @@ impl Oracle {
 
 fn check(store: &Store, partition: u32, oracle: &Oracle, draws: &mut Draws) {
     let shard = shard(partition);
-    let expected = oracle.bounds.map(|(first, next)| Bounds { first: NextOffset(first), next: NextOffset(next) });
+    let expected =
+        oracle.bounds.map(|(first, next)| JournalBounds { first: NextOffset(first), next: NextOffset(next) });
     assert_eq!(store.journal_bounds(&shard), expected);
     if let Some((first, next)) = oracle.bounds {
         let from = first + draws.below(next - first + 1);

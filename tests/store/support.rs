@@ -6,7 +6,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use ebb::store::{Identity, JournalBatch, NextOffset, OpenReport, Record, ShardId, Store, StoreOptions};
+use ebb::store::{
+    CheckpointIdentity, JournalBatch, JournalRecord, NextOffset, OpenReport, ShardId, Store, StoreOptions,
+};
 use ebb_sketch::hash::KeyPrint;
 
 /// A generator of its own, so that what the tests feed does not move with the product's.
@@ -39,8 +41,8 @@ pub fn shard(partition: u32) -> ShardId {
     ShardId { stream: "clicks".into(), partition }
 }
 
-pub fn identity() -> Identity {
-    Identity { config_hash: [7; 32], key_print: KeyPrint([3; 8]), log: "clicks@made-1".into(), schema: 1 }
+pub fn identity() -> CheckpointIdentity {
+    CheckpointIdentity { config_hash: [7; 32], key_digest: KeyPrint([3; 8]), log: "clicks@made-1".into(), schema: 1 }
 }
 
 /// No reserve, so that small disks do for small tests.
@@ -53,9 +55,9 @@ pub fn open(dir: &Path) -> (Store, OpenReport) {
 }
 
 /// A record whose bytes follow from its position, so that a wrong one shows.
-pub fn record(shard: &ShardId, offset: u64, bytes: usize) -> Record {
+pub fn record(shard: &ShardId, offset: u64, bytes: usize) -> JournalRecord {
     let seed = offset ^ u64::from(shard.partition) << 48;
-    Record { timestamp_ms: seed as i64, payload: Draws(seed).bytes(bytes) }
+    JournalRecord { timestamp_ms: seed as i64, payload: Draws(seed).bytes(bytes) }
 }
 
 pub fn batch(shard: &ShardId, first: u64, count: u64, bytes: usize) -> JournalBatch {

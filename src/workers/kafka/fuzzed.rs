@@ -4,14 +4,18 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use super::{snapshots, tenant};
-use crate::store::{Identity, ShardId};
+use crate::store::{CheckpointIdentity, ShardId};
 use ebb_core::{NextOffset, Plan, Shard};
 use ebb_sketch::codec::CodecError;
 use ebb_sketch::hash::KeyPrint;
 
-fn about() -> (ShardId, Identity) {
-    let identity =
-        Identity { config_hash: [7; 32], key_print: KeyPrint([1; 8]), log: "kafka:clicks".into(), schema: 2 };
+fn about() -> (ShardId, CheckpointIdentity) {
+    let identity = CheckpointIdentity {
+        config_hash: [7; 32],
+        key_digest: KeyPrint([1; 8]),
+        log: "kafka:clicks".into(),
+        schema: 2,
+    };
     (ShardId { stream: "clicks".into(), partition: 3 }, identity)
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::kafka::{
     Fault, Output, Producer, Remedy, SendOutcome, Settings, TopicPartition, TopicRecord, read_partition,
 };
-use crate::store::{Identity, ShardId};
+use crate::store::{CheckpointIdentity, ShardId};
 use ebb_core::NextOffset;
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 
@@ -61,7 +61,7 @@ impl Snapshots {
         &mut self,
         settings: &Settings,
         topic: &SnapshotTopic,
-        about: (&ShardId, &Identity, NextOffset),
+        about: (&ShardId, &CheckpointIdentity, NextOffset),
         bytes: &[u8],
     ) -> Result<(), Fault> {
         let (shard, identity, next) = about;
@@ -111,12 +111,12 @@ impl Snapshots {
     }
 }
 
-pub(super) fn encode(shard: &ShardId, identity: &Identity, next: NextOffset, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn encode(shard: &ShardId, identity: &CheckpointIdentity, next: NextOffset, bytes: &[u8]) -> Vec<u8> {
     let mut writer = Writer::new(KIND, VERSION);
     writer.bytes(shard.stream.as_bytes());
     writer.u32(shard.partition);
     writer.raw(&identity.config_hash);
-    writer.raw(&identity.key_print.0);
+    writer.raw(&identity.key_digest.0);
     writer.bytes(identity.log.as_bytes());
     writer.u32(u32::from(identity.schema));
     writer.u64(next.0);
@@ -132,11 +132,15 @@ pub(super) struct Manifest {
 }
 
 /// The manifest, unless it belongs to another shard or another configuration.
-pub(super) fn decode(shard: &ShardId, identity: &Identity, bytes: &[u8]) -> Result<Option<Manifest>, CodecError> {
+pub(super) fn decode(
+    shard: &ShardId,
+    identity: &CheckpointIdentity,
+    bytes: &[u8],
+) -> Result<Option<Manifest>, CodecError> {
     let mut reader = Reader::open(KIND, VERSION, bytes)?;
     let is_shard = (reader.bytes()?, reader.u32()?) == (shard.stream.as_bytes(), shard.partition);
     let is_config = reader.raw(32)? == identity.config_hash;
-    let is_key = reader.raw(identity.key_print.0.len())? == identity.key_print.0;
+    let is_key = reader.raw(identity.key_digest.0.len())? == identity.key_digest.0;
     let is_log = (reader.bytes()?, reader.u32()?) == (identity.log.as_bytes(), u32::from(identity.schema));
     let (next, length) = (NextOffset(reader.u64()?), reader.u64()?);
     let mut hash = [0; 32];
@@ -150,7 +154,7 @@ pub(super) fn find(
     settings: &Settings,
     topic: &SnapshotTopic,
     shard: &ShardId,
-    identity: &Identity,
+    identity: &CheckpointIdentity,
     at_most: NextOffset,
 ) -> Result<Option<Snapshot>, Fault> {
     let prefix = format!("{shard}/");
@@ -190,8 +194,8 @@ mod tests {
     use super::*;
     use ebb_sketch::hash::KeyPrint;
 
-    fn identity() -> Identity {
-        Identity { config_hash: [7; 32], key_print: KeyPrint([1; 8]), log: "kafka:clicks".into(), schema: 2 }
+    fn identity() -> CheckpointIdentity {
+        CheckpointIdentity { config_hash: [7; 32], key_digest: KeyPrint([1; 8]), log: "kafka:clicks".into(), schema: 2 }
     }
 
     #[test]
@@ -203,10 +207,10 @@ mod tests {
         let other = ShardId { partition: 4, ..shard.clone() };
         assert!(decode(&other, &identity(), &bytes).unwrap().is_none());
         for changed in [
-            Identity { config_hash: [8; 32], ..identity() },
-            Identity { key_print: KeyPrint([2; 8]), ..identity() },
-            Identity { log: "kafka:other".into(), ..identity() },
-            Identity { schema: 3, ..identity() },
+            CheckpointIdentity { config_hash: [8; 32], ..identity() },
+            CheckpointIdentity { key_digest: KeyPrint([2; 8]), ..identity() },
+            CheckpointIdentity { log: "kafka:other".into(), ..identity() },
+            CheckpointIdentity { schema: 3, ..identity() },
         ] {
             assert!(decode(&shard, &changed, &bytes).unwrap().is_none(), "{changed:?}");
         }

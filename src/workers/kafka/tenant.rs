@@ -19,7 +19,7 @@ use super::StreamSpec;
 use super::proof::Ledger;
 use crate::kafka::{Extent, Message, TopicId, TopicPartition};
 use crate::metrics::Metrics;
-use crate::store::{Identity, ShardId, Store};
+use crate::store::{CheckpointIdentity, ShardId, Store};
 use ebb_core::{NextOffset, Plan, Shard};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 
@@ -115,7 +115,7 @@ impl Tenant {
         Self { id, part, stream, state: State::Away, topic_id: None, unread: None, tried_since: None, first_seen: None }
     }
 
-    pub(super) fn identity(&self) -> Identity {
+    pub(super) fn identity(&self) -> CheckpointIdentity {
         identity(&self.stream.plan, &self.part)
     }
 
@@ -146,13 +146,18 @@ impl Tenant {
     }
 
     /// As which state may be known here: the second is of state made under the previous hash key.
-    pub(super) fn identities(&self) -> impl Iterator<Item = Identity> {
+    pub(super) fn identities(&self) -> impl Iterator<Item = CheckpointIdentity> {
         let identity = self.identity();
         let former = owned::former(&identity, &self.stream.plan);
         [Some(identity), former].into_iter().flatten()
     }
 
-    fn load_as(&self, identity: &Identity, store: &Store, committed: NextOffset) -> Result<Option<Found>, String> {
+    fn load_as(
+        &self,
+        identity: &CheckpointIdentity,
+        store: &Store,
+        committed: NextOffset,
+    ) -> Result<Option<Found>, String> {
         let mut at_most = if Mutant::CheckpointBeforeCommit.is_on() { None } else { Some(committed) };
         loop {
             let loaded = store.load(&self.id, identity, at_most).map_err(|error| error.to_string())?;
@@ -233,10 +238,10 @@ impl Tenant {
     }
 }
 
-fn identity(plan: &Plan, part: &TopicPartition) -> Identity {
-    Identity {
+fn identity(plan: &Plan, part: &TopicPartition) -> CheckpointIdentity {
+    CheckpointIdentity {
         config_hash: plan.identity(),
-        key_print: plan.reader.key_digest(),
+        key_digest: plan.reader.key_digest(),
         log: format!("kafka:{}", part.topic),
         schema: SCHEMA,
     }

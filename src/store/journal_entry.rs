@@ -1,4 +1,4 @@
-//! Entries of the journal: runs of records of one shard, sealed, and cut into chunks that sled can take.
+//! Journal entries: consecutive records of one shard, encoded with a checksum and split into chunks for sled.
 
 use ebb_sketch::codec::{CodecError, Kind, Reader, Writer};
 
@@ -7,32 +7,32 @@ use super::{CHUNK_BYTES, NextOffset};
 
 const ENTRY: Kind = *b"sjnl";
 const VERSION: u16 = 1;
-/// Records are put together up to about this size.
-const ENTRY_BYTES: usize = 64 << 10;
+/// Approximate size up to which records share an entry.
+const TARGET_ENTRY_BYTES: usize = 64 << 10;
 const LENGTH_BYTES: usize = 4;
 
-/// One thing that was recorded: when it arrived and what it said.
+/// A record as it was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct JournalRecord {
     pub timestamp_ms: i64,
     pub payload: Vec<u8>,
 }
 
-/// A record and its position in the journal.
+/// A record with its offset, read back from the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Logged {
+pub struct ReplayedRecord {
     pub offset: u64,
-    pub record: Record,
+    pub record: JournalRecord,
 }
 
-/// What sled is given for `records`, whose first has position `first`.
-pub(super) fn encode(key: &ShardKey, first: NextOffset, records: &[Record]) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// The keys and values that store `records`, the first of which has offset `first`.
+pub(super) fn encode(key: &ShardKey, first: NextOffset, records: &[JournalRecord]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut pairs = Vec::new();
     let mut begin = 0;
     while begin < records.len() {
         let mut bytes = 0;
         let fitting = records[begin..].iter().take_while(|record| {
-            let fits = bytes == 0 || bytes + record.payload.len() <= ENTRY_BYTES;
+            let fits = bytes == 0 || bytes + record.payload.len() <= TARGET_ENTRY_BYTES;
             bytes += record.payload.len() + 16;
             fits
         });
@@ -49,7 +49,7 @@ pub(super) fn encode(key: &ShardKey, first: NextOffset, records: &[Record]) -> V
     pairs
 }
 
-fn seal(key: &ShardKey, first: u64, records: &[Record]) -> Vec<u8> {
+fn seal(key: &ShardKey, first: u64, records: &[JournalRecord]) -> Vec<u8> {
     let mut w = Writer::new(ENTRY, VERSION);
     w.raw(key);
     w.u64(first);
@@ -61,88 +61,87 @@ fn seal(key: &ShardKey, first: u64, records: &[Record]) -> Vec<u8> {
     w.seal()
 }
 
-/// The chunks that sled holds for the entry at `first`.
+/// The chunks in sled of the entry that begins at offset `first`.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct StoredEntry {
     pub first: u64,
     framed: Vec<u8>,
     chunks: u32,
-    whole: bool,
+    is_contiguous: bool,
 }
 
-impl Found {
+impl StoredEntry {
     #[cfg(fuzzing)]
-    pub fn of(first: u64, framed: Vec<u8>) -> Self {
-        Self { first, framed, chunks: 1, whole: true }
+    pub fn new(first: u64, framed: Vec<u8>) -> Self {
+        Self { first, framed, chunks: 1, is_contiguous: true }
     }
 
-    /// The records, or what is wrong with the entry.
-    pub fn decode(&self, key: &ShardKey) -> Result<Vec<Logged>, CodecError> {
+    pub fn decode(&self, key: &ShardKey) -> Result<Vec<ReplayedRecord>, CodecError> {
         let (length, sealed) = self.framed.split_first_chunk::<LENGTH_BYTES>().ok_or(CodecError::Short)?;
-        if !self.whole || u32::from_le_bytes(*length) as usize != sealed.len() {
+        if !self.is_contiguous || u32::from_le_bytes(*length) as usize != sealed.len() {
             return Err(CodecError::Short);
         }
         let mut r = Reader::open(ENTRY, VERSION, sealed)?;
         if r.raw(key.len())? != key || r.u64()? != self.first {
-            return Err(CodecError::invalid("entry", "it belongs elsewhere"));
+            return Err(CodecError::invalid("entry", "belongs to another shard or offset"));
         }
         let count = r.count(9)?;
         let mut records = Vec::with_capacity(count);
         for index in 0..count as u64 {
             let offset = self.first.saturating_add(index);
-            let record = Record { timestamp_ms: r.i64()?, payload: r.bytes()?.to_vec() };
-            records.push(Logged { offset, record });
+            let record = JournalRecord { timestamp_ms: r.i64()?, payload: r.bytes()?.to_vec() };
+            records.push(ReplayedRecord { offset, record });
         }
         r.finish()?;
         Ok(records)
     }
 }
 
-/// Puts the chunks of consecutive entries together again.
-pub(super) struct Entries {
+/// Iterates over stored entries and joins their chunks.
+pub(super) struct StoredEntries {
     items: sled::Iter,
-    begun: Option<Found>,
-    failed: Option<sled::Error>,
+    current: Option<StoredEntry>,
+    error: Option<sled::Error>,
 }
 
-impl Entries {
-    /// The entries of a shard from the one at `first` on.
+impl StoredEntries {
+    /// The entries of a shard from offset `first` on.
     pub fn from(db: &sled::Db, key: &ShardKey, first: u64) -> Self {
         let items = db.range(keys::entry(key, first, 0)..=keys::entry(key, u64::MAX, u32::MAX));
-        Self { items, begun: None, failed: None }
+        Self { items, current: None, error: None }
     }
 }
 
-impl Iterator for Entries {
-    type Item = sled::Result<Found>;
+impl Iterator for StoredEntries {
+    type Item = sled::Result<StoredEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.failed.is_none() {
+        while self.error.is_none() {
             let Some(item) = self.items.next() else { break };
             let (key, chunk) = match item {
                 Ok(pair) => pair,
                 Err(error) => {
-                    // The entry before the damage may be whole; its checksum will tell.
-                    self.failed = Some(error);
+                    // The entry before the damage may be complete; its checksum decides.
+                    self.error = Some(error);
                     break;
                 }
             };
             let Some((_, first, index)) = keys::parse(&key) else { continue };
-            match &mut self.begun {
-                Some(found) if found.first == first => {
-                    found.whole &= index == found.chunks;
-                    found.chunks += 1;
-                    found.framed.extend_from_slice(&chunk);
+            match &mut self.current {
+                Some(entry) if entry.first == first => {
+                    entry.is_contiguous &= index == entry.chunks;
+                    entry.chunks += 1;
+                    entry.framed.extend_from_slice(&chunk);
                 }
-                begun => {
-                    let next = Found { first, framed: chunk.to_vec(), chunks: 1, whole: index == 0 };
-                    if let Some(found) = begun.replace(next) {
-                        return Some(Ok(found));
+                current => {
+                    let next = StoredEntry { first, framed: chunk.to_vec(), chunks: 1, is_contiguous: index == 0 };
+                    if let Some(entry) = current.replace(next) {
+                        return Some(Ok(entry));
                     }
                 }
             }
         }
-        self.begun.take().map(Ok).or_else(|| self.failed.take().map(Err))
+        self.current.take().map(Ok).or_else(|| self.error.take().map(Err))
     }
 }
 
@@ -151,10 +150,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chunks_of_an_entry_never_change_and_none_is_too_large() {
+    fn entry_chunks_match_the_golden_hash_and_respect_the_chunk_size() {
         let sizes = [0, 1, 5000, 70_000, 3];
-        let record = |bytes: &usize| Record { timestamp_ms: -5, payload: vec![7; *bytes] };
-        let records: Vec<Record> = sizes.iter().map(record).collect();
+        let record = |bytes: &usize| JournalRecord { timestamp_ms: -5, payload: vec![7; *bytes] };
+        let records: Vec<JournalRecord> = sizes.iter().map(record).collect();
         let pairs = encode(&[9; 16], NextOffset(40), &records);
         assert!(pairs.iter().all(|(_, chunk)| chunk.len() <= CHUNK_BYTES));
         let firsts: Vec<u64> =
