@@ -1,4 +1,4 @@
-//! Scalars in their source form, and what can be made of them.
+//! Scalars of a payload in their source form, and their conversions.
 
 use std::borrow::Cow;
 
@@ -10,122 +10,123 @@ use ebb_sketch::hash::Fingerprinting;
 
 /// One scalar of the payload.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Field<'a> {
-    /// A text without escapes, without its quotes.
+pub(super) enum Scalar<'a> {
+    /// A string without escapes, without its quotes.
     Text(&'a str),
-    /// A text with its quotes and escapes.
+    /// A string with its quotes and escapes.
     Quoted(&'a str),
-    /// A number, `true` or `false`, to the letter.
+    /// A number, `true` or `false` as it is spelled in the payload.
     Bare(&'a str),
-    /// A number whose spelling does not matter.
-    Whole(i64),
-    Fraction(f64),
+    /// An integer whose spelling does not matter.
+    Integer(i64),
+    /// Any other number whose spelling does not matter.
+    Float(f64),
 }
 
-/// The fields of one payload, by slot.
+/// The configured scalars of one payload, by slot.
 #[derive(Debug)]
-pub(super) struct Fields<'a>(pub(super) SmallVec<[Option<Field<'a>>; 12]>);
+pub(super) struct Fields<'a>(pub(super) SmallVec<[Option<Scalar<'a>>; 12]>);
 
 impl<'a> Fields<'a> {
-    pub(super) fn get(&self, slot: usize) -> Option<&Field<'a>> {
+    pub(super) fn get(&self, slot: usize) -> Option<&Scalar<'a>> {
         self.0[slot].as_ref()
     }
 
-    pub(super) fn required(&self, slot: usize) -> Result<&Field<'a>, Reason> {
+    pub(super) fn required(&self, slot: usize) -> Result<&Scalar<'a>, Reason> {
         self.get(slot).ok_or(Reason::Schema)
     }
 }
 
-impl<'a> Field<'a> {
-    /// A JSON scalar to the letter; `null` is no field at all, and what is not a scalar is refused.
+impl<'a> Scalar<'a> {
+    /// A JSON scalar as it is spelled; `None` for `null`, an error for objects and lists.
     pub(super) fn from_json(raw: &'a str) -> Result<Option<Self>, Reason> {
         match raw.as_bytes().first() {
-            Some(b'"') => Ok(Some(Field::Quoted(raw))),
+            Some(b'"') => Ok(Some(Scalar::Quoted(raw))),
             Some(b'n') => Ok(None),
-            Some(b't' | b'f') => Ok(Some(Field::Bare(raw))),
-            Some(b'-' | b'0'..=b'9') if is_finite(raw) => Ok(Some(Field::Bare(raw))),
+            Some(b't' | b'f') => Ok(Some(Scalar::Bare(raw))),
+            Some(b'-' | b'0'..=b'9') if is_finite(raw) => Ok(Some(Scalar::Bare(raw))),
             Some(b'-' | b'0'..=b'9') => Err(Reason::Parse),
             _ => Err(Reason::Schema),
         }
     }
 
-    /// The text, without quotes and escapes.
+    /// The text without quotes and escapes.
     pub(super) fn text(&self) -> Result<Cow<'a, str>, Reason> {
         let raw = match self {
-            Field::Text(text) | Field::Bare(text) => return Ok(Cow::Borrowed(text)),
-            // Where a text is wanted the payload is read to the letter.
-            Field::Whole(_) | Field::Fraction(_) => return Err(Reason::Schema),
-            Field::Quoted(raw) => raw,
+            Scalar::Text(text) | Scalar::Bare(text) => return Ok(Cow::Borrowed(text)),
+            // Where a text is needed the second pass has kept the spelling.
+            Scalar::Integer(_) | Scalar::Float(_) => return Err(Reason::Schema),
+            Scalar::Quoted(raw) => raw,
         };
         let inner = &raw[1..raw.len() - 1];
         if !inner.contains('\\') {
             return Ok(Cow::Borrowed(inner));
         }
-        // Lone surrogates are found here: they pass as JSON but are no text.
+        // Lone surrogates are valid JSON but not valid text: they are detected here.
         let text: String = serde_json::from_str(raw).map_err(|_| Reason::Encoding)?;
         if text.contains('\0') { Err(Reason::Encoding) } else { Ok(Cow::Owned(text)) }
     }
 
     pub(super) fn number(&self) -> Result<f64, Reason> {
         match self {
-            Field::Whole(number) => Ok(*number as f64),
-            Field::Fraction(number) => Ok(*number),
-            Field::Bare(raw) => raw.parse().map_err(|_| Reason::Schema),
-            Field::Text(_) | Field::Quoted(_) => Err(Reason::Schema),
+            Scalar::Integer(number) => Ok(*number as f64),
+            Scalar::Float(number) => Ok(*number),
+            Scalar::Bare(raw) => raw.parse().map_err(|_| Reason::Schema),
+            Scalar::Text(_) | Scalar::Quoted(_) => Err(Reason::Schema),
         }
     }
 
     pub(super) fn time_ms(&self, unit: TimeUnit) -> Result<i64, Reason> {
         if unit == TimeUnit::Rfc3339 {
             return match self {
-                Field::Text(_) | Field::Quoted(_) => {
+                Scalar::Text(_) | Scalar::Quoted(_) => {
                     self.text()?.parse().map(jiff::Timestamp::as_millisecond).map_err(|_| Reason::Schema)
                 }
-                Field::Bare(_) | Field::Whole(_) | Field::Fraction(_) => Err(Reason::Schema),
+                Scalar::Bare(_) | Scalar::Integer(_) | Scalar::Float(_) => Err(Reason::Schema),
             };
         }
-        let whole = match self {
-            Field::Whole(number) => Some(*number),
-            Field::Bare(raw) => raw.parse().ok(),
-            Field::Text(_) | Field::Quoted(_) | Field::Fraction(_) => None,
+        let integer = match self {
+            Scalar::Integer(number) => Some(*number),
+            Scalar::Bare(raw) => raw.parse().ok(),
+            Scalar::Text(_) | Scalar::Quoted(_) | Scalar::Float(_) => None,
         };
-        let Some(whole) = whole else { return Ok(fraction_ms(self.number()?, unit)) };
+        let Some(integer) = integer else { return Ok(float_ms(self.number()?, unit)) };
         Ok(match unit {
-            TimeUnit::Seconds => whole.saturating_mul(1_000),
-            TimeUnit::Microseconds => whole.div_euclid(1_000),
-            TimeUnit::Nanoseconds => whole.div_euclid(1_000_000),
-            TimeUnit::Milliseconds | TimeUnit::Rfc3339 => whole,
+            TimeUnit::Seconds => integer.saturating_mul(1_000),
+            TimeUnit::Microseconds => integer.div_euclid(1_000),
+            TimeUnit::Nanoseconds => integer.div_euclid(1_000_000),
+            TimeUnit::Milliseconds | TimeUnit::Rfc3339 => integer,
         })
     }
 
-    /// Adds the field to a fingerprint: its text, and whether it stood in quotes.
-    pub(super) fn hash(&self, making: &mut Fingerprinting) -> Result<(), Reason> {
+    /// Adds the scalar to a fingerprint: its text, and whether it was quoted.
+    pub(super) fn hash(&self, hasher: &mut Fingerprinting) -> Result<(), Reason> {
         match self {
-            Field::Bare(raw) => making.text(BARE, raw),
-            Field::Text(text) => Self::hash_text(text, making),
-            Field::Quoted(_) | Field::Whole(_) | Field::Fraction(_) => Self::hash_text(&self.text()?, making),
+            Scalar::Bare(raw) => hasher.text(BARE, raw),
+            Scalar::Text(text) => Self::hash_text(text, hasher),
+            Scalar::Quoted(_) | Scalar::Integer(_) | Scalar::Float(_) => Self::hash_text(&self.text()?, hasher),
         }
         Ok(())
     }
 
-    pub(super) fn hash_text(text: &str, making: &mut Fingerprinting) {
-        making.text(QUOTED, text);
+    pub(super) fn hash_text(text: &str, hasher: &mut Fingerprinting) {
+        hasher.text(QUOTED, text);
     }
 }
 
-/// Kinds of text in fingerprints: part of all state.
+/// Tags of texts in fingerprints; changing them invalidates all state.
 const QUOTED: u8 = 1;
 const BARE: u8 = 2;
 
-/// Numbers of up to 300 characters without an exponent are finite without looking further.
+/// Numbers of up to 300 characters without an exponent are finite; only others need to be parsed.
 fn is_finite(number: &str) -> bool {
     number.len() <= 300 && !number.bytes().any(|byte| byte | 0x20 == b'e') || number.parse().is_ok_and(f64::is_finite)
 }
 
-/// Floors towards the past; what is beyond i64 saturates (a float cast does).
-fn fraction_ms(time: f64, unit: TimeUnit) -> i64 {
+/// Rounds towards the past; values beyond `i64` saturate, as float casts do.
+fn float_ms(time: f64, unit: TimeUnit) -> i64 {
     let ms = match unit {
-        // The double of 1.001 stands a little below it.
+        // The double nearest to 1.001 is below 1.001: round to microseconds first.
         TimeUnit::Seconds => (time * 1e6).round() / 1e3,
         TimeUnit::Microseconds => time / 1e3,
         TimeUnit::Nanoseconds => time / 1e6,

@@ -29,7 +29,7 @@ fn click(user: &str, ad: &str) -> String {
 }
 
 #[test]
-fn fields_are_found_at_nested_paths() {
+fn nested_paths_are_read() {
     let event = reader().read(click(r#""u1""#, "7").as_bytes()).unwrap();
     assert_eq!((event.time_ms, event.value, event.weight), (Some(1_700_000_000_123), Some(0.25), None));
     assert_eq!(event.key, Some(reader().key_fingerprint("c1")));
@@ -37,7 +37,7 @@ fn fields_are_found_at_nested_paths() {
 }
 
 #[test]
-fn the_item_depends_on_each_of_its_fields_and_on_the_key_and_on_nothing_else() {
+fn item_depends_only_on_its_fields_and_the_key() {
     let item = |json: &str| reader().read(json.as_bytes()).unwrap().item;
     let base = click(r#""u1""#, "7");
     assert_eq!(item(&base), item(&base.replace("0.25", "9").replace("1700000000123", "1").replace("agent", "browser")));
@@ -47,7 +47,7 @@ fn the_item_depends_on_each_of_its_fields_and_on_the_key_and_on_nothing_else() {
 }
 
 #[test]
-fn texts_and_numbers_keep_their_source_form() {
+fn numbers_strings_and_spellings_are_different_items() {
     let item = |id: &str| item_reader().read(format!(r#"{{"id":{id}}}"#).as_bytes()).unwrap().item;
     let forms = [
         "1",
@@ -62,23 +62,23 @@ fn texts_and_numbers_keep_their_source_form() {
         r#""A""#,
         r#""a""#,
     ];
-    for (at, one) in forms.iter().enumerate() {
-        for other in &forms[at + 1..] {
+    for (index, one) in forms.iter().enumerate() {
+        for other in &forms[index + 1..] {
             assert_ne!(item(one), item(other), "{one} and {other}");
         }
     }
-    assert_eq!(item(r#""a\u0041\n""#), item("\"aA\\n\""), "escapes are spelling, not text");
+    assert_eq!(item(r#""a\u0041\n""#), item("\"aA\\n\""), "escapes do not change the text");
 }
 
 #[test]
-fn fields_cannot_be_shifted_into_one_another() {
+fn concatenation_of_adjacent_fields_does_not_collide() {
     let two = Reader::new(EventSpec::of_item(vec![path("a"), path("b")]), HashKey::new([1; 16])).unwrap();
     let item = |json: &str| two.read(json.as_bytes()).unwrap().item;
     assert_ne!(item(r#"{"a":"xy","b":"z"}"#), item(r#"{"a":"x","b":"yz"}"#));
 }
 
 #[test]
-fn every_malformed_class_has_its_reason() {
+fn each_kind_of_malformed_payload_has_its_reason() {
     let deep = |levels: usize| format!(r#"{{"id":"a","x":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
     let too_deep = [65, 129, 400_000].map(deep);
     let wide = format!(r#"{{"id":"a",{}}}"#, (0..1024).map(|i| format!(r#""k{i}":1"#)).collect::<Vec<_>>().join(","));
@@ -129,7 +129,7 @@ fn every_malformed_class_has_its_reason() {
 }
 
 #[test]
-fn what_is_at_the_limits_is_still_read() {
+fn payloads_at_the_limits_are_accepted() {
     let deep = format!(r#"{{"id":"a","x":{}{}}}"#, "[".repeat(63), "]".repeat(63));
     let wide = format!(r#"{{"id":"a",{}}}"#, (0..1023).map(|i| format!(r#""k{i}":1"#)).collect::<Vec<_>>().join(","));
     for payload in [deep, wide, format!(r#"{{"id":"a","{}":1}}"#, "k".repeat(1024))] {
@@ -138,7 +138,7 @@ fn what_is_at_the_limits_is_still_read() {
 }
 
 #[test]
-fn a_name_repeated_among_many_is_found() {
+fn repeated_key_in_a_large_object_is_rejected() {
     let mut names: Vec<String> = (0..40).map(|i| format!(r#""k{i}":1"#)).collect();
     names.push(r#""k7":2"#.into());
     let payload = format!(r#"{{"id":"a",{}}}"#, names.join(","));
@@ -146,12 +146,12 @@ fn a_name_repeated_among_many_is_found() {
 }
 
 #[test]
-fn the_same_name_in_different_objects_is_no_duplicate() {
+fn same_key_in_different_objects_is_accepted() {
     assert!(item_reader().read(br#"{"id":"a","x":{"id":1},"y":[{"id":1},{"id":2}]}"#).is_ok());
 }
 
 #[test]
-fn a_missing_or_mistyped_configured_field_is_a_schema_error() {
+fn missing_or_mistyped_configured_field_is_rejected_as_schema() {
     let good = click(r#""u1""#, "7");
     for (from, to) in [
         (r#""ts":1700000000123,"#, ""),
@@ -168,7 +168,7 @@ fn a_missing_or_mistyped_configured_field_is_a_schema_error() {
 }
 
 #[test]
-fn a_question_needs_only_the_item_and_its_key() {
+fn subject_requires_only_item_and_key() {
     let subject = reader().read_subject(br#"{"user":{"id":"u1"},"ad":7,"campaign":"c1"}"#).unwrap();
     assert_eq!(subject.item, reader().read(click(r#""u1""#, "7").as_bytes()).unwrap().item);
     assert_eq!(subject.time_ms, None);
@@ -176,7 +176,7 @@ fn a_question_needs_only_the_item_and_its_key() {
 }
 
 #[test]
-fn times_are_read_in_every_unit_and_never_overflow() {
+fn times_in_every_unit_saturate_instead_of_overflowing() {
     let time = |unit, text: &str| {
         let spec = EventSpec { time: Some((path("t"), unit)), ..EventSpec::of_item(vec![path("id")]) };
         let reader = Reader::new(spec, HashKey::new([1; 16])).unwrap();
@@ -184,7 +184,7 @@ fn times_are_read_in_every_unit_and_never_overflow() {
     };
     assert_eq!(time(TimeUnit::Seconds, "1700000000"), Ok(1_700_000_000_000));
     assert_eq!(time(TimeUnit::Seconds, "1700000000.5"), Ok(1_700_000_000_500));
-    assert_eq!(time(TimeUnit::Seconds, "1.001"), Ok(1_001), "a double a little below it");
+    assert_eq!(time(TimeUnit::Seconds, "1.001"), Ok(1_001), "the nearest double is below 1.001");
     assert_eq!(time(TimeUnit::Milliseconds, "-1"), Ok(-1));
     assert_eq!(time(TimeUnit::Microseconds, "-1"), Ok(-1));
     assert_eq!(time(TimeUnit::Nanoseconds, "1700000000123456789"), Ok(1_700_000_000_123));
@@ -197,7 +197,7 @@ fn times_are_read_in_every_unit_and_never_overflow() {
 }
 
 #[test]
-fn paths_that_contradict_each_other_are_refused() {
+fn path_inside_another_path_is_refused() {
     let both = EventSpec::of_item(vec![path("user"), path("user.id")]);
     assert!(matches!(Reader::new(both, HashKey::new([1; 16])), Err(EventSpecError::Nested(..))));
     let both = EventSpec::of_item(vec![path("user.id"), path("user")]);
@@ -206,7 +206,7 @@ fn paths_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn paths_are_shown_as_they_are_written() {
+fn path_display_round_trips_and_invalid_paths_are_refused() {
     for text in ["a", "user.id", r"a\.b.c", r"back\\slash"] {
         assert_eq!(path(text).to_string(), text);
     }
