@@ -81,7 +81,7 @@ fn plan(kind: Kind, keys: HashKeys) -> Arc<Plan> {
     let mut dedup = DedupSpec::new(filter(kind), seen);
     if let (Kind::Isolated, FilterSpec::Timing { spec, prior }) = (kind, dedup.filter) {
         let own = TimingSpec::time(WINDOW_MS, LATENESS_MS, 1 << 18).unwrap();
-        dedup.isolation = Some(IsolationSpec { filters: 2, filter: own, prior, seen, common: spec });
+        dedup.isolation = Some(IsolationSpec { filters: 2, filter: own, prior, seen, shared: spec });
         let short = KeyRule { window: Some(60_000), penalty: None };
         dedup.rules = KeyRules::new([(reader.key_fingerprint("short"), short)]);
     }

@@ -253,7 +253,7 @@ fn isolation_spec(common: &TimingSpec, prior: PriorSpec, filters: u32, seen: See
     let lines = common.memory_bytes() / LINE_BYTES / u64::from(filters);
     let filter = TimingSpec::new(common.drive(), Layout::Lines(lines), common.timer_bits(), common.cells_per_item())
         .with_context(|| format!("isolate: the memory does not suffice for {filters} filters more"))?;
-    Ok(IsolationSpec { filters, filter, prior, seen, common: *common })
+    Ok(IsolationSpec { filters, filter, prior, seen, shared: *common })
 }
 
 fn penalty_spec(penalty: &Penalty, numbers: &[Path]) -> PenaltySpec {

@@ -174,7 +174,10 @@ fn isolating(memory: u64) -> DedupSpec {
     let FilterSpec::Timing { spec: common, prior } = spec.filter else { unreachable!() };
     let layout = Layout::Lines(memory / LINE_BYTES / 4);
     let filter = TimingSpec::new(common.drive(), layout, 4, 4).unwrap();
-    DedupSpec { isolation: Some(IsolationSpec { filters: 4, filter, prior, seen: Seen::First, common }), ..spec }
+    DedupSpec {
+        isolation: Some(IsolationSpec { filters: 4, filter, prior, seen: Seen::First, shared: common }),
+        ..spec
+    }
 }
 
 #[test]

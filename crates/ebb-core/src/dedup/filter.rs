@@ -1,7 +1,7 @@
-//! The filters that a dedup view can be built on, under one set of questions.
+//! The filters that a dedup view can be built on, behind one interface.
 
 use super::Lookup;
-use crate::ViewError;
+use crate::shard::ViewError;
 use ebb_sketch::codec::{CodecError, Writer};
 use ebb_sketch::filter::classic::{ArrivalShare, ClassicFilter};
 use ebb_sketch::filter::importance::ImportanceScale;
@@ -14,21 +14,38 @@ use ebb_sketch::filter::timing::{Drive, Layout, Reading, TimingSpec};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::Random;
 
-/// Which filter, and its shape.
+/// The kind and shape of the filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FilterSpec {
-    /// Remembers for a window, and how long ago.
-    Timing { spec: TimingSpec, prior: PriorSpec },
-    /// Forgets at random: stable and importance-aware.
-    Fading { spec: FadingSpec, scale: ImportanceScale },
-    /// Never forgets.
-    Classic { size: Size, hashes: u8, share: Option<Share> },
+    /// Timing Bloom filter: remembers items for a window, and how long ago they were seen.
+    Timing {
+        /// Window and memory.
+        spec: TimingSpec,
+        /// Source of the prior probability that an item repeats.
+        prior: PriorSpec,
+    },
+    /// Stable and importance-aware Bloom filters: they forget at random.
+    Fading {
+        /// Memory and rate of forgetting.
+        spec: FadingSpec,
+        /// Maps importance to cell values.
+        scale: ImportanceScale,
+    },
+    /// Plain Bloom filter: it never forgets.
+    Classic {
+        /// Memory.
+        size: Size,
+        /// Number of hash functions.
+        hashes: u8,
+        /// An item's assumed share of all events, from which posteriors are computed.
+        share: Option<Share>,
+    },
 }
 
 impl FilterSpec {
-    /// A timing filter that learns how soon items come again, from at most `followed` of them.
-    pub fn learning(spec: TimingSpec, followed: u32) -> Result<Self, ReuseError> {
-        Ok(Self::Timing { spec, prior: PriorSpec::Learned(ReuseSpec::new(spec.drive().window(), followed)?) })
+    /// A timing filter that learns its prior from the reuse ages of a sample of at most `sampled_items` items.
+    pub fn learning(spec: TimingSpec, sampled_items: u32) -> Result<Self, ReuseError> {
+        Ok(Self::Timing { spec, prior: PriorSpec::Learned(ReuseSpec::new(spec.drive().window(), sampled_items)?) })
     }
 
     pub(super) fn timing(&self) -> Option<&TimingSpec> {
@@ -75,20 +92,21 @@ pub(super) fn write_timing(spec: &TimingSpec, writer: &mut Writer) {
     };
     writer.u8(layout);
     writer.u64(size);
-    [spec.timer_bits(), spec.cells_per_item(), spec.spare()].into_iter().for_each(|part| writer.u8(part));
+    [spec.timer_bits(), spec.cells_per_item(), spec.spare()].into_iter().for_each(|number| writer.u8(number));
 }
 
+/// The filter of a dedup view.
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
     Timing(Box<InferentialFilter>),
-    Fading(Fading),
-    Classic(Classic),
+    Fading(FadingView),
+    Classic(ClassicView),
 }
 
-/// What a filter without timers has to say about ages.
+/// Filters without timers know no ages.
 const NO_READING: Reading = Reading { age: None, cells: 0, oldest: 0 };
 
-fn plain(duplicate: bool) -> Answer {
+fn plain_answer(duplicate: bool) -> Answer {
     Answer { duplicate, basis: Basis::Standard, decision: None, belief: None, reading: NO_READING }
 }
 
@@ -96,9 +114,9 @@ impl Filter {
     pub(super) fn new(spec: &FilterSpec, seen: Seen) -> Result<Self, ViewError> {
         Ok(match *spec {
             FilterSpec::Timing { spec, prior } => Self::Timing(Box::new(InferentialFilter::new(spec, seen, prior)?)),
-            FilterSpec::Fading { spec, scale } => Self::Fading(Fading { filter: FadingFilter::new(spec), scale }),
+            FilterSpec::Fading { spec, scale } => Self::Fading(FadingView { filter: FadingFilter::new(spec), scale }),
             FilterSpec::Classic { size, hashes, share } => {
-                Self::Classic(Classic { filter: ClassicFilter::new(size, hashes)?, share, seen })
+                Self::Classic(ClassicView { filter: ClassicFilter::new(size, hashes)?, share, seen })
             }
         })
     }
@@ -145,7 +163,7 @@ impl Filter {
         }
     }
 
-    /// How far stated chances are from the truth, where that is followed.
+    /// The largest recent difference between stated probabilities and observed frequencies, where it is measured.
     pub(super) fn calibration_error(&self) -> Option<f64> {
         match self {
             Self::Timing(filter) => filter.learned().map(|(_, calibration)| calibration.error()),
@@ -161,7 +179,7 @@ impl Filter {
         }
     }
 
-    /// The plan's identity was compared before: the bytes are of a filter of this kind and shape.
+    /// The caller has compared the plan's identity, so the bytes should be a filter of this kind and shape.
     pub(super) fn decode(spec: &FilterSpec, seen: Seen, bytes: &[u8]) -> Result<Self, CodecError> {
         Ok(match *spec {
             FilterSpec::Timing { spec, prior } => {
@@ -170,47 +188,48 @@ impl Filter {
             FilterSpec::Fading { spec, scale } => {
                 let filter = FadingFilter::decode(bytes)?;
                 if *filter.spec() != spec {
-                    return Err(CodecError::invalid("fading filter", "it has another shape"));
+                    return Err(CodecError::invalid("fading filter", "its shape differs from the configured one"));
                 }
-                Self::Fading(Fading { filter, scale })
+                Self::Fading(FadingView { filter, scale })
             }
             FilterSpec::Classic { size, hashes, share } => {
                 let filter = ClassicFilter::decode(bytes)?;
                 if (filter.places().size(), filter.places().hashes()) != (size, hashes) {
-                    return Err(CodecError::invalid("classic filter", "it has another shape"));
+                    return Err(CodecError::invalid("classic filter", "its shape differs from the configured one"));
                 }
-                Self::Classic(Classic { filter, share, seen })
+                Self::Classic(ClassicView { filter, share, seen })
             }
         })
     }
 }
 
-/// Stable and importance-aware filters: every observation renews its cells.
+/// A stable or importance-aware filter: every observation renews the item's cells.
 #[derive(Debug, Clone)]
-pub(super) struct Fading {
+pub(super) struct FadingView {
     filter: FadingFilter,
     scale: ImportanceScale,
 }
 
-impl Fading {
+impl FadingView {
     pub(super) fn observe(&mut self, lookup: &Lookup<'_>, draws: &mut Random) -> Answer {
         let value = lookup.importance.map_or(self.filter.spec().top(), |importance| self.scale.value(importance));
-        plain(self.filter.process(lookup.item, value, draws))
+        plain_answer(self.filter.process(lookup.item, value, draws))
     }
 
     pub(super) fn ask(&self, item: Fingerprint) -> Answer {
-        plain(self.filter.probe(item))
+        plain_answer(self.filter.probe(item))
     }
 }
 
+/// A plain Bloom filter, with posteriors where a share is known.
 #[derive(Debug, Clone)]
-pub(super) struct Classic {
+pub(super) struct ClassicView {
     filter: ClassicFilter,
     share: Option<Share>,
     seen: Seen,
 }
 
-impl Classic {
+impl ClassicView {
     pub(super) fn observe(&mut self, question: &Question) -> Answer {
         let answer = self.ask(question);
         if self.seen == Seen::Last || !answer.duplicate {
@@ -230,7 +249,7 @@ impl Classic {
                 let (duplicate, decision, belief) = (decision.duplicate, Some(decision), Some(belief));
                 Answer { duplicate, basis, decision, belief, reading: NO_READING }
             }
-            _ => plain(self.filter.contains(question.item)),
+            _ => plain_answer(self.filter.contains(question.item)),
         }
     }
 }

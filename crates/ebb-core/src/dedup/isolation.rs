@@ -1,10 +1,10 @@
-//! Filters for the heaviest keys, so that a flood of items on one key cannot fill the memory of the others.
+//! Filters of their own for the heaviest keys, so that a flood on one key cannot fill the filter that the others share.
 //!
-//! A key that sends more than its share (one part of as many as there are filters) moves into a filter of its own, if
-//! one is free. Nothing is
-//! forgotten by moving: for as long as the memory reaches back, both filters are asked. When all filters are taken and a
-//! much heavier key comes, the lightest moves out the same way, and its filter is free once its memory has run out (I1:
-//! moving never makes a remembered item unknown). Which key is where depends on the log alone.
+//! A key whose share of the events is at least 1 / (filters + 1) gets a filter of its own, if one is free. Items recorded
+//! before stay in the shared filter; both filters are asked until those items have expired. When no filter is free and a
+//! much heavier key appears, the lightest isolated key is evicted: it uses the shared filter again, and its own filter is
+//! asked until its items have expired, then freed. So a remembered item never becomes unknown by a move (I1). Which key
+//! has a filter depends on the log alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,23 +17,26 @@ use ebb_sketch::hash::Fingerprint;
 const KIND: Kind = *b"isol";
 const VERSION: u16 = 1;
 
-/// No key is heavy whose events could fill less than this part of the common filter.
-const HEAVY_PART: u64 = 256;
-/// A key moves another out when it is so many times heavier.
-const HEAVIER: u64 = 4;
-/// Keys whose weight is watched, for each filter that can be given away.
-const WATCHED: usize = 16;
+/// A key is not heavy if its events could fill less than this fraction of the shared filter.
+const MIN_HEAVY_FRACTION: u64 = 256;
+/// A key evicts another if it is this many times heavier.
+const EVICTION_RATIO: u64 = 4;
+/// Number of keys whose weights are tracked, per filter.
+const TRACKED_KEYS_PER_FILTER: usize = 16;
 
-/// How many filters, and of what shape.
+/// Number and shape of the filters for single keys.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct IsolationSpec {
+    /// Maximum number of keys with a filter of their own.
     pub filters: u32,
-    /// Driven by time: the memory of a key that is moved must run out by itself.
+    /// The shape of each filter. Its window must be in time, so that the items of an evicted key expire by themselves.
     pub filter: TimingSpec,
+    /// Source of the prior of each filter.
     pub prior: PriorSpec,
+    /// Whether the window is measured from the first or the last sighting of an item.
     pub seen: Seen,
-    /// Cells of the common filter, and how many an item has there.
-    pub common: TimingSpec,
+    /// The shape of the filter that all other keys share.
+    pub shared: TimingSpec,
 }
 
 impl IsolationSpec {
@@ -42,13 +45,13 @@ impl IsolationSpec {
         write_timing(&self.filter, writer);
     }
 
-    /// Whether `weight` events of one key, among `total` of all, are too many for the common filter.
+    /// Whether `weight` events of one key, among `total` of all, are too many for the shared filter.
     fn is_heavy(&self, weight: u64, total: u64) -> bool {
-        let least = (self.common.cells() / u64::from(self.common.cells_per_item()) / HEAVY_PART).max(16);
-        weight >= least && weight.saturating_mul(u64::from(self.filters) + 1) >= total
+        let min = (self.shared.cells() / u64::from(self.shared.cells_per_item()) / MIN_HEAVY_FRACTION).max(16);
+        weight >= min && weight.saturating_mul(u64::from(self.filters) + 1) >= total
     }
 
-    fn memory_ms(&self) -> u64 {
+    fn retention_ms(&self) -> u64 {
         match self.filter.drive() {
             Drive::Time { window_ms, lateness_ms, tick_ms } => window_ms + lateness_ms + tick_ms,
             Drive::Count { .. } => 0,
@@ -56,27 +59,27 @@ impl IsolationSpec {
     }
 }
 
-/// A filter given to a key.
+/// The filter of one key.
 #[derive(Debug, Clone)]
-struct Own {
+struct IsolatedFilter {
     filter: Box<InferentialFilter>,
-    /// When the key moved in: before, its items went to the common filter.
+    /// When the key got the filter; older items are in the shared filter.
     since_ms: i64,
-    /// When the key moved out: since then, its items go to the common filter again.
-    left_ms: Option<i64>,
+    /// When the key was evicted; newer items are in the shared filter.
+    evicted_ms: Option<i64>,
 }
 
-/// See the module.
+/// The filters of single keys and the table that selects the keys.
 #[derive(Debug, Clone)]
 pub(super) struct Isolation {
     spec: IsolationSpec,
     clock_ms: i64,
-    own: BTreeMap<Fingerprint, Own>,
-    /// Events of keys lately: a bounded table in which the lightest is replaced (SpaceSaving).
+    filters: BTreeMap<Fingerprint, IsolatedFilter>,
+    /// Decayed number of events by key (SpaceSaving: a bounded table in which a new key replaces the lightest).
     weights: BTreeMap<Fingerprint, u64>,
     /// The same, lightest first.
     by_weight: BTreeSet<(u64, Fingerprint)>,
-    /// Events of all keys lately.
+    /// Decayed number of events of all keys.
     total: u64,
     /// The tick at which weights were last halved.
     halved_tick: i64,
@@ -87,7 +90,7 @@ impl Isolation {
         Self {
             spec,
             clock_ms: i64::MIN,
-            own: BTreeMap::new(),
+            filters: BTreeMap::new(),
             weights: BTreeMap::new(),
             by_weight: BTreeSet::new(),
             total: 0,
@@ -95,15 +98,15 @@ impl Isolation {
         }
     }
 
-    pub(super) fn active(&self) -> usize {
-        self.own.values().filter(|own| own.left_ms.is_none()).count()
+    pub(super) fn active_keys(&self) -> usize {
+        self.filters.values().filter(|isolated| isolated.evicted_ms.is_none()).count()
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.own.values().map(|own| own.filter.filter().memory_bytes()).sum()
+        self.filters.values().map(|isolated| isolated.filter.filter().memory_bytes()).sum()
     }
 
-    /// Moves the clock, frees filters whose memory has run out, and lets weights fade: halved at every tick.
+    /// Advances the clock; at every tick, halves the weights and frees the filters of evicted keys that have expired.
     pub(super) fn advance(&mut self, clock_ms: i64) {
         self.clock_ms = clock_ms;
         let tick = clock_ms.div_euclid(i64::try_from(self.spec.filter.drive().block()).unwrap_or(i64::MAX).max(1));
@@ -118,95 +121,93 @@ impl Isolation {
             *weight > 0
         });
         self.by_weight = self.weights.iter().map(|(key, weight)| (*weight, *key)).collect();
-        self.own.values_mut().for_each(|own| own.filter.advance(clock_ms));
-        let memory_ms = self.spec.memory_ms();
-        self.own.retain(|_, own| own.left_ms.is_none_or(|left| !has_passed(left, memory_ms, clock_ms)));
+        self.filters.values_mut().for_each(|isolated| isolated.filter.advance(clock_ms));
+        let retention_ms = self.spec.retention_ms();
+        self.filters.retain(|_, isolated| {
+            isolated.evicted_ms.is_none_or(|evicted| !has_passed(evicted, retention_ms, clock_ms))
+        });
     }
 
-    pub(super) fn knows(&self, key: Fingerprint) -> bool {
-        self.own.contains_key(&key)
+    pub(super) fn contains(&self, key: Fingerprint) -> bool {
+        self.filters.contains_key(&key)
     }
 
-    /// Everything of the key `former` is from now on of `key`, which is the same under another hash key.
-    pub(super) fn rename(&mut self, former: Fingerprint, key: Fingerprint) {
-        if !self.own.contains_key(&key)
-            && let Some(own) = self.own.remove(&former)
+    /// Moves the filter and the weight of the key `previous` to `key`, its fingerprint under the current hash key.
+    pub(super) fn rename(&mut self, previous: Fingerprint, key: Fingerprint) {
+        if !self.filters.contains_key(&key)
+            && let Some(isolated) = self.filters.remove(&previous)
         {
-            self.own.insert(key, own);
+            self.filters.insert(key, isolated);
         }
         if !self.weights.contains_key(&key)
-            && let Some(weight) = self.weights.remove(&former)
+            && let Some(weight) = self.weights.remove(&previous)
         {
-            self.by_weight.remove(&(weight, former));
+            self.by_weight.remove(&(weight, previous));
             self.by_weight.insert((weight, key));
             self.weights.insert(key, weight);
         }
     }
 
-    /// The filter that a key's next item goes to.
-    pub(super) fn home<'a>(&'a self, key: Fingerprint, common: &'a InferentialFilter) -> &'a InferentialFilter {
-        match self.own.get(&key) {
-            Some(own) if own.left_ms.is_none() => &own.filter,
-            _ => common,
+    /// The filter that records the key's items.
+    pub(super) fn filter_of<'a>(&'a self, key: Fingerprint, shared: &'a InferentialFilter) -> &'a InferentialFilter {
+        match self.filters.get(&key) {
+            Some(isolated) if isolated.evicted_ms.is_none() => &isolated.filter,
+            _ => shared,
         }
     }
 
-    /// The other filter in which the key may still be remembered.
-    fn elsewhere<'a>(&'a self, key: Fingerprint, common: &'a InferentialFilter) -> Option<&'a InferentialFilter> {
-        let own = self.own.get(&key)?;
-        match own.left_ms {
-            Some(_) => Some(&own.filter),
-            None if has_passed(own.since_ms, self.spec.memory_ms(), self.clock_ms) => None,
-            None => Some(common),
+    /// The other filter that may still remember items of the key.
+    fn other_filter_of<'a>(&'a self, key: Fingerprint, shared: &'a InferentialFilter) -> Option<&'a InferentialFilter> {
+        let isolated = self.filters.get(&key)?;
+        match isolated.evicted_ms {
+            Some(_) => Some(&isolated.filter),
+            None if has_passed(isolated.since_ms, self.spec.retention_ms(), self.clock_ms) => None,
+            None => Some(shared),
         }
     }
 
-    pub(super) fn ask(&self, key: Fingerprint, question: &Question, common: &InferentialFilter) -> Answer {
-        let answer = self.home(key, common).ask(question);
-        match self.elsewhere(key, common).map(|filter| filter.ask(question)) {
+    pub(super) fn ask(&self, key: Fingerprint, question: &Question, shared: &InferentialFilter) -> Answer {
+        let answer = self.filter_of(key, shared).ask(question);
+        match self.other_filter_of(key, shared).map(|filter| filter.ask(question)) {
             Some(other) if other.duplicate && !answer.duplicate => other,
             _ => answer,
         }
     }
 
-    /// Decides and remembers; `None` when the event is older than any memory.
+    /// Decides and records; `None` when the event is too old to be recorded.
     pub(super) fn observe(
         &mut self,
         key: Fingerprint,
         question: &Question,
-        common: &mut InferentialFilter,
+        shared: &mut InferentialFilter,
     ) -> Option<Answer> {
-        self.weigh(key);
-        if let Some(own) = self.own.get_mut(&key) {
-            own.filter.advance(self.clock_ms);
+        self.count_event(key);
+        if let Some(isolated) = self.filters.get_mut(&key) {
+            isolated.filter.advance(self.clock_ms);
         }
-        let other = self.elsewhere(key, common).map(|filter| filter.ask(question)).filter(|other| other.duplicate);
+        let other =
+            self.other_filter_of(key, shared).map(|filter| filter.ask(question)).filter(|other| other.duplicate);
         if let Some(other) = other
             && self.spec.seen == Seen::First
         {
             return Some(other);
         }
-        let answer = match self.own.get_mut(&key) {
-            Some(own) if own.left_ms.is_none() => own.filter.observe(question),
-            _ => common.observe(question),
+        let answer = match self.filters.get_mut(&key) {
+            Some(isolated) if isolated.evicted_ms.is_none() => isolated.filter.observe(question),
+            _ => shared.observe(question),
         };
         other.or(answer)
     }
 
-    /// Counts an event of the key whose answer came from elsewhere.
-    pub(super) fn pass(&mut self, key: Fingerprint) {
-        self.weigh(key);
-    }
-
-    /// Counts one event of the key, and gives it a filter when it is heavy. Events and not new items: in a filter that is
-    /// full hardly any item is new.
-    fn weigh(&mut self, key: Fingerprint) {
-        let room = self.spec.filters as usize * WATCHED;
+    /// Counts one event of the key, and gives the key a filter when it is heavy. Counts events rather than new items,
+    /// because in a full filter hardly any item is new.
+    pub(super) fn count_event(&mut self, key: Fingerprint) {
+        let capacity = self.spec.filters as usize * TRACKED_KEYS_PER_FILTER;
         let known = self.weights.get(&key).copied();
         let before = match known {
             Some(weight) => weight,
-            None if self.weights.len() < room => 0,
-            // SpaceSaving: the newcomer takes the lightest's place and its weight.
+            None if self.weights.len() < capacity => 0,
+            // SpaceSaving: the new key replaces the lightest and inherits its weight.
             None => self.by_weight.first().copied().map_or(0, |(weight, lightest)| {
                 self.by_weight.remove(&(weight, lightest));
                 self.weights.remove(&lightest);
@@ -218,28 +219,29 @@ impl Isolation {
         self.by_weight.remove(&(before, key));
         self.by_weight.insert((weight, key));
         self.weights.insert(key, weight);
-        if self.spec.is_heavy(weight, self.total) && !self.own.contains_key(&key) {
-            self.admit(key, weight);
+        if self.spec.is_heavy(weight, self.total) && !self.filters.contains_key(&key) {
+            self.isolate(key, weight);
         }
     }
 
-    fn admit(&mut self, key: Fingerprint, weight: u64) {
-        if self.own.len() < self.spec.filters as usize {
-            // A filter that cannot be made now is made at the next item: the key stays where it is.
+    /// Gives the key a filter, or evicts a much lighter key so that its filter becomes free.
+    fn isolate(&mut self, key: Fingerprint, weight: u64) {
+        if self.filters.len() < self.spec.filters as usize {
+            // If the filter cannot be created, the key keeps using the shared one.
             if let Ok(filter) = InferentialFilter::new(self.spec.filter, self.spec.seen, self.spec.prior) {
                 let mut filter = Box::new(filter);
                 filter.advance(self.clock_ms);
-                self.own.insert(key, Own { filter, since_ms: self.clock_ms, left_ms: None });
+                self.filters.insert(key, IsolatedFilter { filter, since_ms: self.clock_ms, evicted_ms: None });
             }
             return;
         }
         let weight_of = |key: &Fingerprint| self.weights.get(key).copied().unwrap_or(0);
-        let settled = self.own.iter().filter(|(_, own)| own.left_ms.is_none()).map(|(key, _)| *key);
-        let Some(lightest) = settled.min_by_key(|key| (weight_of(key), *key)) else { return };
-        let is_leaving = self.own.values().any(|own| own.left_ms.is_some());
-        if !is_leaving && weight >= weight_of(&lightest).saturating_mul(HEAVIER) {
-            let left_ms = Some(self.clock_ms);
-            self.own.entry(lightest).and_modify(|own| own.left_ms = left_ms);
+        let active = self.filters.iter().filter(|(_, isolated)| isolated.evicted_ms.is_none()).map(|(key, _)| *key);
+        let Some(lightest) = active.min_by_key(|key| (weight_of(key), *key)) else { return };
+        let eviction_pending = self.filters.values().any(|isolated| isolated.evicted_ms.is_some());
+        if !eviction_pending && weight >= weight_of(&lightest).saturating_mul(EVICTION_RATIO) {
+            let evicted_ms = Some(self.clock_ms);
+            self.filters.entry(lightest).and_modify(|isolated| isolated.evicted_ms = evicted_ms);
         }
     }
 
@@ -253,13 +255,13 @@ impl Isolation {
             writer.u128(key.0);
             writer.varint(*weight);
         }
-        writer.varint(self.own.len() as u64);
-        for (key, own) in &self.own {
+        writer.varint(self.filters.len() as u64);
+        for (key, isolated) in &self.filters {
             writer.u128(key.0);
-            writer.i64(own.since_ms);
-            writer.u8(u8::from(own.left_ms.is_some()));
-            writer.i64(own.left_ms.unwrap_or(0));
-            writer.bytes(&own.filter.encode());
+            writer.i64(isolated.since_ms);
+            writer.u8(u8::from(isolated.evicted_ms.is_some()));
+            writer.i64(isolated.evicted_ms.unwrap_or(0));
+            writer.bytes(&isolated.filter.encode());
         }
         writer.seal()
     }
@@ -278,16 +280,16 @@ impl Isolation {
         for _ in 0..reader.count(34)? {
             let key = Fingerprint(reader.u128()?);
             let since_ms = reader.i64()?;
-            let left_ms = match (reader.u8()?, reader.i64()?) {
+            let evicted_ms = match (reader.u8()?, reader.i64()?) {
                 (0, 0) => None,
-                (1, left) => Some(left),
-                _ => return Err(CodecError::invalid("isolation", "a key neither left nor stayed")),
+                (1, evicted) => Some(evicted),
+                _ => return Err(CodecError::invalid("isolation", "the eviction flag is neither 0 nor 1")),
             };
             let filter = InferentialFilter::decode(spec.filter, spec.seen, spec.prior, reader.bytes()?)?;
-            isolation.own.insert(key, Own { filter: Box::new(filter), since_ms, left_ms });
+            isolation.filters.insert(key, IsolatedFilter { filter: Box::new(filter), since_ms, evicted_ms });
         }
-        if isolation.own.len() > spec.filters as usize {
-            return Err(CodecError::invalid("isolation", "more filters than there may be"));
+        if isolation.filters.len() > spec.filters as usize {
+            return Err(CodecError::invalid("isolation", "more filters than configured"));
         }
         reader.finish()?;
         Ok(isolation)

@@ -1,159 +1,35 @@
 //! The dedup view: was this item seen within the window, and which answer costs less if it is wrong?
 //!
-//! One filter of a chosen kind remembers the items of all keys; a key may have a window and penalties of its own, and the
-//! heaviest keys may have filters of their own ([`isolation`]), so that a flood on one leaves the others alone.
+//! One filter of a configurable kind remembers the items of all keys. A key may have a window and penalties of its own,
+//! and the heaviest keys may have filters of their own, so that a flood on one key does not raise false duplicates on the
+//! others.
 
+mod age;
 mod filter;
 mod isolation;
+mod lookup;
 mod penalty;
+mod spec;
 
 pub use filter::FilterSpec;
 pub use isolation::IsolationSpec;
+pub(crate) use lookup::Lookup;
 pub use penalty::{Cost, KeyRule, KeyRules, PenaltySpec};
+pub use spec::DedupSpec;
 
-use super::ViewError;
-use super::event::PreviousKey;
-use super::key_rotation::Retention;
-use super::question::{AgeRange, Answer, AnswerDetails, ExpectedAge, QuestionError, Span};
+use super::question::{Answer, AnswerDetails, ExpectedAge, QuestionError};
+use super::shard::ViewError;
 use super::verdict::{Reason, Verdict};
+use age::{age_range, is_late};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
-use ebb_sketch::filter::decision::Penalties;
 use ebb_sketch::filter::inference::{self, Basis, Seen};
-use ebb_sketch::filter::posterior::Share;
-use ebb_sketch::filter::stable::FadingSpec;
 use ebb_sketch::filter::timing::{AgeUnit, Drive, Reading, TimingFilter};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::Random;
 use filter::Filter;
 use isolation::Isolation;
 
-/// What a dedup view is made of.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DedupSpec {
-    pub filter: FilterSpec,
-    pub seen: Seen,
-    /// Without it the filter's own answer stands.
-    pub penalty: Option<PenaltySpec>,
-    pub rules: KeyRules,
-    pub isolation: Option<IsolationSpec>,
-}
-
-impl DedupSpec {
-    /// One filter for all keys, and its own answers.
-    pub fn new(filter: FilterSpec, seen: Seen) -> Self {
-        Self { filter, seen, penalty: None, rules: KeyRules::default(), isolation: None }
-    }
-
-    /// The window that counts when neither rule nor question names one, and the longest they may name. Filters that
-    /// forget at random have none.
-    pub fn window(&self) -> Option<Span> {
-        self.filter.timing().map(|spec| match spec.drive() {
-            Drive::Time { window_ms, .. } => Span::Milliseconds(window_ms),
-            Drive::Count { window, .. } => Span::Events(window),
-        })
-    }
-
-    /// How long after it was recorded an item can still be found.
-    pub(super) fn retention(&self) -> Retention {
-        match &self.filter {
-            FilterSpec::Timing { spec, .. } => match spec.drive() {
-                Drive::Time { window_ms, lateness_ms, tick_ms } => {
-                    Retention::Milliseconds(window_ms.saturating_add(lateness_ms).saturating_add(tick_ms))
-                }
-                Drive::Count { window, block } => Retention::Events(window.saturating_add(block)),
-            },
-            FilterSpec::Fading { spec, .. } => Retention::Events(faded_after(spec)),
-            FilterSpec::Classic { .. } => Retention::Forever,
-        }
-    }
-
-    /// A window that is asked for, in the unit of the configured one.
-    pub fn requested_window(&self, asked: Option<Span>) -> Result<Option<u64>, QuestionError> {
-        let Some(asked) = asked else { return Ok(None) };
-        let most = self.window().ok_or(QuestionError::NoWindow)?;
-        match (asked, most) {
-            (Span::Milliseconds(0) | Span::Events(0), _) => Err(QuestionError::EmptyWindow),
-            (Span::Milliseconds(w), Span::Milliseconds(m)) | (Span::Events(w), Span::Events(m)) if w <= m => {
-                Ok(Some(w))
-            }
-            (Span::Milliseconds(_), Span::Milliseconds(_)) | (Span::Events(_), Span::Events(_)) => {
-                Err(QuestionError::WindowTooLong { requested: asked, max: most })
-            }
-            _ => Err(QuestionError::WindowKind { requested: asked, max: most }),
-        }
-    }
-
-    /// The window that counts for events of a key, in the unit of the view's own.
-    pub fn key_window(&self, key: Option<Fingerprint>) -> Option<u64> {
-        let own = key.and_then(|key| self.rules.of(key)).and_then(|rule| rule.window);
-        self.filter.timing().map(|spec| own.unwrap_or(spec.drive().window()))
-    }
-
-    /// What wrong answers about such an event cost; none when nothing says so.
-    pub fn penalties(&self, key: Option<Fingerprint>, numbers: &[Option<f64>]) -> Option<Penalties> {
-        let rule = key.and_then(|key| self.rules.of(key)).and_then(|rule| rule.penalty.as_ref());
-        rule.or(self.penalty.as_ref())?.of(numbers).ok().flatten()
-    }
-
-    /// The same memory without penalties: it gives the filter's own answers.
-    pub fn without_penalties(&self) -> Self {
-        Self { penalty: None, rules: self.rules.without_penalties(), ..self.clone() }
-    }
-
-    /// Refuses an event whose costs are no costs.
-    pub(super) fn check_costs(&self, key: Option<Fingerprint>, numbers: &[Option<f64>]) -> Result<(), Reason> {
-        let rule = key.and_then(|key| self.rules.of(key)).and_then(|rule| rule.penalty.as_ref());
-        match rule.or(self.penalty.as_ref()).map(|spec| spec.of(numbers)) {
-            Some(Err(_)) => Err(Reason::Schema),
-            Some(Ok(_)) | None => Ok(()),
-        }
-    }
-
-    /// What identifies state made under this specification: layouts and modes, not penalties.
-    pub(super) fn write_identity(&self, writer: &mut Writer) {
-        self.filter.write_identity(writer);
-        writer.u8(match self.seen {
-            Seen::First => 0,
-            Seen::Last => 1,
-        });
-        match &self.isolation {
-            None => writer.u8(0),
-            Some(isolation) => {
-                writer.u8(1);
-                isolation.write_identity(writer);
-            }
-        }
-    }
-}
-
-/// Events after which a filter that forgets at random has hardly anything left: each lowers `decrements` of the cells, so
-/// that a cell at the top is expected to be at zero after top × cells / decrements of them.
-fn faded_after(spec: &FadingSpec) -> u64 {
-    const TIMES: u64 = 4;
-    let lowered = u64::from(spec.decrements().max(1));
-    (u64::from(spec.top()) * TIMES).saturating_mul(spec.places().cells().div_ceil(lowered))
-}
-
-/// One event, or one question, as the view sees it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Lookup<'a> {
-    pub(super) item: Fingerprint,
-    pub(super) key: Option<Fingerprint>,
-    /// While a hash key is exchanged.
-    pub(super) previous_key: Option<PreviousKey>,
-    pub(super) time_ms: i64,
-    pub(super) importance: Option<f64>,
-    /// The numbers of the event that costs may refer to.
-    pub(super) numbers: &'a [Option<f64>],
-    /// A decayed count of the item, where the stream keeps one.
-    pub(super) frequency: Option<f64>,
-    /// What the question brings: it goes before rules and configuration.
-    pub(super) window: Option<u64>,
-    pub(super) penalties: Option<Penalties>,
-    pub(super) share: Option<Share>,
-}
-
-/// See the module.
+/// The state of a dedup view.
 #[derive(Debug, Clone)]
 pub(super) struct Dedup {
     spec: DedupSpec,
@@ -170,17 +46,17 @@ impl Dedup {
         })
     }
 
-    /// Decides about an event and remembers it; the clock has been moved to it, and its costs have been checked.
+    /// Decides about an event and records it. The caller has advanced the clock and checked the costs.
     pub(super) fn observe(&mut self, lookup: &Lookup<'_>, draws: &mut Random) -> Result<Answer, Reason> {
-        let question = self.question(lookup).map_err(|_| Reason::Schema)?;
-        self.rename(lookup);
-        let formerly = self.formerly(lookup, &question);
-        if let (Some(answer), Seen::First, Filter::Timing(filter)) = (&formerly, self.spec.seen, &mut self.filter) {
+        let question = self.filter_question(lookup).map_err(|_| Reason::Schema)?;
+        self.rename_key(lookup);
+        let previous = self.ask_previous(lookup, &question);
+        if let (Some(answer), Seen::First, Filter::Timing(filter)) = (&previous, self.spec.seen, &mut self.filter) {
             filter.pass(lookup.time_ms);
             if let (Some(isolation), Some(key)) = (&mut self.isolation, lookup.key) {
-                isolation.pass(key);
+                isolation.count_event(key);
             }
-            return Ok(self.told(lookup, answer));
+            return Ok(self.judge(lookup, answer));
         }
         let answer = match (&mut self.isolation, lookup.key, &mut self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.observe(key, &question, shared),
@@ -188,21 +64,21 @@ impl Dedup {
             (_, _, Filter::Fading(filter)) => Some(filter.observe(lookup, draws)),
             (_, _, Filter::Classic(filter)) => Some(filter.observe(&question)),
         };
-        Ok(match formerly.or(answer) {
-            Some(answer) => self.told(lookup, &answer),
-            // Too old to be remembered; whether it was seen can still be said.
+        Ok(match previous.or(answer) {
+            Some(answer) => self.judge(lookup, &answer),
+            // Too old to be recorded; the filter may still know the item.
             None => self.decide(lookup).unwrap_or(Answer::plain(Verdict::Late)),
         })
     }
 
-    /// Decides without remembering.
+    /// Decides without recording.
     pub(super) fn decide(&self, lookup: &Lookup<'_>) -> Result<Answer, QuestionError> {
-        let question = self.question(lookup)?;
-        let answer = self.formerly(lookup, &question).unwrap_or_else(|| self.answer(lookup, &question));
-        Ok(self.told(lookup, &answer))
+        let question = self.filter_question(lookup)?;
+        let answer = self.ask_previous(lookup, &question).unwrap_or_else(|| self.ask(lookup, &question));
+        Ok(self.judge(lookup, &answer))
     }
 
-    fn answer(&self, lookup: &Lookup<'_>, question: &inference::Question) -> inference::Answer {
+    fn ask(&self, lookup: &Lookup<'_>, question: &inference::Question) -> inference::Answer {
         match (&self.isolation, lookup.key, &self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.ask(key, question, shared),
             (_, _, Filter::Timing(filter)) => filter.ask(question),
@@ -211,76 +87,76 @@ impl Dedup {
         }
     }
 
-    /// What is remembered of the item under the previous hash key; that it is not remembered says nothing.
-    fn formerly(&self, lookup: &Lookup<'_>, question: &inference::Question) -> Option<inference::Answer> {
-        let former = self.known_as(lookup)?;
-        let question = inference::Question { item: former.item, ..*question };
-        Some(self.answer(&former, &question)).filter(|answer| answer.duplicate)
+    /// The answer under the previous hash key, if it is "duplicate". Any other answer says nothing about the item.
+    fn ask_previous(&self, lookup: &Lookup<'_>, question: &inference::Question) -> Option<inference::Answer> {
+        let previous = self.previous_lookup(lookup)?;
+        let question = inference::Question { item: previous.item, ..*question };
+        Some(self.ask(&previous, &question)).filter(|answer| answer.duplicate)
     }
 
-    /// The same lookup under the previous hash key. A key that came since then is known by its new name.
-    fn known_as<'a>(&self, lookup: &Lookup<'a>) -> Option<Lookup<'a>> {
-        let former = lookup.previous_key?;
-        let is_renamed = |key| self.isolation.as_ref().is_some_and(|isolation| isolation.knows(key));
-        let key = lookup.key.filter(|key| is_renamed(*key)).or(former.key);
-        Some(Lookup { item: former.item, key, previous_key: None, ..*lookup })
+    /// The same lookup under the previous hash key. A key with a filter of its own that was already renamed keeps its new
+    /// name.
+    fn previous_lookup<'a>(&self, lookup: &Lookup<'a>) -> Option<Lookup<'a>> {
+        let previous_key = lookup.previous_key?;
+        let is_renamed = |key| self.isolation.as_ref().is_some_and(|isolation| isolation.contains(key));
+        let key = lookup.key.filter(|key| is_renamed(*key)).or(previous_key.key);
+        Some(Lookup { item: previous_key.item, key, previous_key: None, ..*lookup })
     }
 
-    /// A key's own filter goes with it when its name changes.
-    fn rename(&mut self, lookup: &Lookup<'_>) {
-        if let (Some(isolation), Some(key), Some(former)) =
-            (&mut self.isolation, lookup.key, lookup.previous_key.and_then(|former| former.key))
+    /// Moves a key's own filter from its previous to its current fingerprint.
+    fn rename_key(&mut self, lookup: &Lookup<'_>) {
+        if let (Some(isolation), Some(key), Some(previous)) =
+            (&mut self.isolation, lookup.key, lookup.previous_key.and_then(|previous| previous.key))
         {
-            isolation.rename(former, key);
+            isolation.rename(previous, key);
         }
     }
 
-    /// Everything that can be said about the item's last sighting; only the timing filter can say more than yes or no.
+    /// The posterior distribution of the item's age; `None` for filters other than the timing filter.
     pub(super) fn explain(&self, lookup: &Lookup<'_>) -> Result<Option<AnswerDetails>, QuestionError> {
-        let question = self.question(lookup)?;
-        let former = self.known_as(lookup).filter(|_| self.formerly(lookup, &question).is_some());
-        let lookup = former.as_ref().unwrap_or(lookup);
+        let question = self.filter_question(lookup)?;
+        let previous = self.previous_lookup(lookup).filter(|_| self.ask_previous(lookup, &question).is_some());
+        let lookup = previous.as_ref().unwrap_or(lookup);
         let question = inference::Question { item: lookup.item, ..question };
-        let home = match (&self.isolation, lookup.key, &self.filter) {
-            (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.home(key, shared),
+        let filter = match (&self.isolation, lookup.key, &self.filter) {
+            (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.filter_of(key, shared),
             (_, _, Filter::Timing(filter)) => filter,
             (_, _, Filter::Fading(_) | Filter::Classic(_)) => return Ok(None),
         };
-        let found = home.explain(&question);
-        let ages = |block: u8| age_range(home.filter(), &Reading { age: Some(block), cells: 1, oldest: 1 });
-        let blocks = (0..).zip(&found.blocks).filter_map(|(block, chance)| Some((ages(block)?, *chance)));
+        let explanation = filter.explain(&question);
+        let ages = |block: u8| age_range(filter.filter(), &Reading { age: Some(block), cells: 1, oldest: 1 });
+        let blocks = (0..).zip(&explanation.blocks).filter_map(|(block, chance)| Some((ages(block)?, *chance)));
         Ok(Some(AnswerDetails {
-            belief: found.belief,
-            decision: question.penalties.map(|penalties| penalties.decide(&found.belief)),
+            belief: explanation.belief,
+            decision: question.penalties.map(|penalties| penalties.decide(&explanation.belief)),
             blocks: blocks.collect(),
-            likely: found.likely_block.and_then(ages),
-            expected_age: match (found.unit, home.filter().spec().drive()) {
-                (AgeUnit::Clock, Drive::Time { .. }) => ExpectedAge::Milliseconds(found.expected_age),
+            likely: explanation.likely_block.and_then(ages),
+            expected_age: match (explanation.unit, filter.filter().spec().drive()) {
+                (AgeUnit::Clock, Drive::Time { .. }) => ExpectedAge::Milliseconds(explanation.expected_age),
                 (AgeUnit::Clock, Drive::Count { .. }) | (AgeUnit::Arrivals, _) => {
-                    ExpectedAge::Events(found.expected_age)
+                    ExpectedAge::Events(explanation.expected_age)
                 }
             },
-            never: found.never,
+            never: explanation.never,
         }))
     }
 
-    /// The question as the filter takes it: windows and penalties by question, rule and configuration, in this order.
-    fn question(&self, lookup: &Lookup<'_>) -> Result<inference::Question, QuestionError> {
-        let rule = lookup.key.and_then(|key| self.spec.rules.of(key));
-        let most = self.spec.filter.timing().map_or(u64::MAX, |spec| spec.drive().window());
-        let window = lookup.window.or(rule.and_then(|rule| rule.window)).unwrap_or(most);
-        let spec = rule.and_then(|rule| rule.penalty.as_ref()).or(self.spec.penalty.as_ref());
-        let penalties = match (lookup.penalties, spec) {
-            (Some(asked), _) => Some(asked),
-            (None, Some(spec)) => spec.of(lookup.numbers)?,
+    /// The question to the filter. Window and penalties come from the question, the key's rule or the configuration, in
+    /// this order.
+    fn filter_question(&self, lookup: &Lookup<'_>) -> Result<inference::Question, QuestionError> {
+        let window = lookup.window.or(self.spec.key_window(lookup.key)).unwrap_or(u64::MAX);
+        let penalties = match (lookup.penalties, self.spec.penalty_spec(lookup.key)) {
+            (Some(requested), _) => Some(requested),
+            (None, Some(spec)) => spec.evaluate(lookup.numbers)?,
             (None, None) => None,
         };
         let plain = inference::Question::new(lookup.item, lookup.time_ms, window);
         Ok(inference::Question { penalties, share: lookup.share, frequency: lookup.frequency, ..plain })
     }
 
-    fn told(&self, lookup: &Lookup<'_>, answer: &inference::Answer) -> Answer {
-        let timing = self.timing();
+    /// The filter's answer as a verdict: an unknown item is late if the filter no longer covers its whole window.
+    fn judge(&self, lookup: &Lookup<'_>, answer: &inference::Answer) -> Answer {
+        let timing = self.timing_filter();
         let verdict = match (answer.duplicate, timing) {
             (true, _) => Verdict::Duplicate,
             (false, Some(filter)) if is_late(filter, lookup.time_ms) => Verdict::Late,
@@ -311,7 +187,7 @@ impl Dedup {
         }
     }
 
-    fn timing(&self) -> Option<&TimingFilter> {
+    fn timing_filter(&self) -> Option<&TimingFilter> {
         match &self.filter {
             Filter::Timing(filter) => Some(filter.filter()),
             Filter::Fading(_) | Filter::Classic(_) => None,
@@ -330,7 +206,6 @@ impl Dedup {
         self.filter.memory_bytes() + self.isolation.as_ref().map_or(0, Isolation::memory_bytes)
     }
 
-    /// Whether chances are believed: learned well enough, and coming true.
     pub(super) fn basis(&self) -> Basis {
         self.filter.basis()
     }
@@ -340,7 +215,7 @@ impl Dedup {
     }
 
     pub(super) fn isolated_keys(&self) -> usize {
-        self.isolation.as_ref().map_or(0, Isolation::active)
+        self.isolation.as_ref().map_or(0, Isolation::active_keys)
     }
 
     pub(super) fn encode(&self, writer: &mut Writer) {
@@ -358,26 +233,4 @@ impl Dedup {
         };
         Ok(Self { spec: spec.clone(), filter, isolation })
     }
-}
-
-/// KeyScope of the window before such an event is already forgotten: not finding it proves nothing.
-fn is_late(filter: &TimingFilter, time_ms: i64) -> bool {
-    match (filter.spec().drive(), filter.now()) {
-        (Drive::Time { lateness_ms, .. }, Some(now)) => now.saturating_sub_unsigned(lateness_ms) > time_ms,
-        _ => false,
-    }
-}
-
-/// The ages of the block in which the item's oldest timer was written.
-fn age_range(filter: &TimingFilter, reading: &Reading) -> Option<AgeRange> {
-    let drive = filter.spec().drive();
-    let (age, now) = (i64::from(reading.age?), filter.now()?);
-    let length = i64::try_from(drive.block()).ok()?;
-    let start = (now.div_euclid(length).saturating_sub(age)).saturating_mul(length);
-    let least = now.saturating_sub(start.saturating_add(length)).saturating_add(1).max(0) as u64;
-    let below = now.saturating_sub(start).saturating_add(1).max(0) as u64;
-    Some(match drive {
-        Drive::Time { .. } => AgeRange { min: Span::Milliseconds(least), below: Span::Milliseconds(below) },
-        Drive::Count { .. } => AgeRange { min: Span::Events(least), below: Span::Events(below) },
-    })
 }

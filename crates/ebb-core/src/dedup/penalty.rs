@@ -1,4 +1,4 @@
-//! What wrong answers cost, for all keys or for some, as constants or as fields of the event.
+//! The costs of wrong answers, for all keys or for single ones, as constants or as fields of the event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,24 +9,27 @@ use ebb_sketch::hash::Fingerprint;
 /// Where a cost comes from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cost {
+    /// The same for all events.
     Constant(f64),
-    /// The place of the number in [`crate::EventSpec::numbers`].
+    /// A field of the event, by its index in [`crate::EventSpec::numbers`].
     Field(usize),
 }
 
-/// What wrong answers cost.
+/// The costs of both kinds of wrong answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PenaltySpec {
+    /// Cost of calling a new item a duplicate.
     pub false_duplicate: Cost,
+    /// Cost of calling a repeated item unique.
     pub missed_duplicate: Cost,
 }
 
 impl PenaltySpec {
-    /// The penalties of one event; none when a field they need is absent, as in a question that names only the item.
-    pub(super) fn of(&self, numbers: &[Option<f64>]) -> Result<Option<Penalties>, PenaltyError> {
+    /// The penalties of one event; `None` when a field is absent, as in a question that contains only the item.
+    pub(super) fn evaluate(&self, numbers: &[Option<f64>]) -> Result<Option<Penalties>, PenaltyError> {
         let cost = |cost| match cost {
             Cost::Constant(cost) => Some(cost),
-            Cost::Field(place) => numbers.get(place).copied().flatten(),
+            Cost::Field(index) => numbers.get(index).copied().flatten(),
         };
         match (cost(self.false_duplicate), cost(self.missed_duplicate)) {
             (Some(false_duplicate), Some(missed)) => Penalties::new(false_duplicate, missed).map(Some),
@@ -35,11 +38,12 @@ impl PenaltySpec {
     }
 }
 
-/// What holds for some keys instead of the view's own.
+/// Settings of one key that replace those of the view.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct KeyRule {
-    /// In the unit of the view's window.
+    /// The window, in the unit of the view's window.
     pub window: Option<u64>,
+    /// The penalties.
     pub penalty: Option<PenaltySpec>,
 }
 
@@ -48,15 +52,15 @@ pub struct KeyRule {
 pub struct KeyRules(Arc<BTreeMap<Fingerprint, KeyRule>>);
 
 impl KeyRules {
+    /// The last rule of a key wins.
     pub fn new(rules: impl IntoIterator<Item = (Fingerprint, KeyRule)>) -> Self {
         Self(Arc::new(rules.into_iter().collect()))
     }
 
-    pub(super) fn of(&self, key: Fingerprint) -> Option<&KeyRule> {
+    pub(super) fn get(&self, key: Fingerprint) -> Option<&KeyRule> {
         self.0.get(&key)
     }
 
-    /// Only the windows.
     pub(super) fn without_penalties(&self) -> Self {
         Self::new(self.0.iter().map(|(key, rule)| (*key, KeyRule { penalty: None, ..*rule })))
     }
