@@ -1,4 +1,4 @@
-"""The chart as the tests see it: rendered by the real helm, to objects."""
+"""Renders the chart with the real helm and gives access to the resulting objects."""
 
 import json
 import os
@@ -20,25 +20,25 @@ KUBE_VERSION = "1.34.0"
 VALUE_SETS = sorted(path.stem for path in VALUES.glob("*.yaml"))
 
 
-class Refused(Exception):
-    """What helm said instead of rendering."""
+class HelmError(Exception):
+    """Output of a helm command that failed."""
 
 
 def helm(*arguments, values=None):
-    """What helm prints; values go in as a file on its standard input."""
+    """Runs helm and returns its output. Values are passed on standard input."""
     command = [TOOLS / "helm", *arguments]
-    given = None
+    document = None
     if values is not None:
         command += ["--values", "-"]
-        given = json.dumps(values)
-    done = subprocess.run(command, input=given, capture_output=True, text=True)
+        document = json.dumps(values)
+    done = subprocess.run(command, input=document, capture_output=True, text=True)
     if done.returncode:
-        raise Refused(done.stdout + done.stderr)
+        raise HelmError(done.stdout + done.stderr)
     return done.stdout
 
 
 def render(values, kube_version=KUBE_VERSION):
-    """Every object of a release with these values."""
+    """All objects of a release with these values."""
     printed = helm("template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", kube_version, values=values)
     return [document for document in yaml.safe_load_all(printed) if document]
 
@@ -53,9 +53,9 @@ def rendered(name, kube_version=KUBE_VERSION):
     return render(value_set(name), kube_version)
 
 
-def only(objects, kind, ending=""):
-    """The one object of a kind, or the one whose name ends so."""
-    found = [o for o in objects if o["kind"] == kind and o["metadata"]["name"].endswith(ending)]
+def only(objects, kind, suffix=""):
+    """The only object of a kind whose name ends with `suffix`."""
+    found = [o for o in objects if o["kind"] == kind and o["metadata"]["name"].endswith(suffix)]
     assert len(found) == 1, f"{len(found)} of {kind}: {[o['metadata']['name'] for o in found]}"
     return found[0]
 
@@ -65,7 +65,7 @@ def kinds(objects):
 
 
 def pods(objects):
-    """The specification of every pod that the objects would make, by name."""
+    """Name and specification of every pod that the objects create."""
     for o in objects:
         if o["kind"] == "StatefulSet":
             yield o["metadata"]["name"], o["spec"]["template"]["spec"]

@@ -1,5 +1,5 @@
-"""A rendered pod on this machine: the built binary under bubblewrap, as the pod's user, without capabilities, with a root
-that cannot be written, and with only the volumes that the pod mounts. No images, no cluster: what the kubelet would do."""
+"""Runs a rendered pod locally: the built binary under bubblewrap, as the pod's user, without capabilities, with a read-only
+root and only the volumes that the pod mounts. Needs neither an image nor a cluster."""
 
 import json
 import os
@@ -10,14 +10,14 @@ from pathlib import Path
 import chart
 
 BINARY = Path(os.environ.get("EBB_BINARY", chart.TARGET / "debug" / "ebb")).resolve()
-# What the files of secrets hold, by the path that they are mounted at. The rest is any text.
+# Contents of the secret files; all others contain a placeholder.
 HASH_KEY = "00112233445566778899aabbccddeeff"
 TOKEN = "a-token-that-is-long-enough-for-anybody"
 
 
 @cache
 def certificate():
-    """A certificate of one's own for the names that tests use, and its key."""
+    """A self-signed certificate for the host names of the tests, and its key."""
     folder = chart.TOOLS / "certificate"
     if not (folder / "tls.key").exists():
         folder.mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ def secret_text(path):
 
 
 class Sandbox:
-    """One pod: its volumes as folders below `folder`. Commands run in it one after the other, or at the same time."""
+    """One pod. Its volumes are directories below `folder`. Commands may run in it concurrently."""
 
     def __init__(self, objects, pod_name, pod, folder):
         self.pod, self.name, self.container = pod, pod_name, pod["containers"][0]
@@ -59,7 +59,7 @@ class Sandbox:
             self.options += ["--remount-ro", "/"]
 
     def hosts(self, folder):
-        """The service's name leads here, as the cluster's name server would say."""
+        """Resolves the name of the service to this machine, as the cluster's DNS would."""
         etc = folder / "etc"
         etc.mkdir(parents=True, exist_ok=True)
         (etc / "hosts").write_text(f"127.0.0.1 localhost {service_name()}\n")
@@ -71,15 +71,15 @@ class Sandbox:
         volumes = {volume["name"]: volume for volume in self.pod.get("volumes", [])}
         for mount in self.container.get("volumeMounts", []):
             volume = volumes.get(mount["name"], {"persistentVolumeClaim": {}})
-            place = folder / mount["name"]
-            place.mkdir(exist_ok=True)
+            directory = folder / mount["name"]
+            directory.mkdir(exist_ok=True)
             if "configMap" in volume:
                 source = chart.only(objects, "ConfigMap", volume["configMap"]["name"])
-                fill(place, source["data"])
+                fill(directory, source["data"])
             for source in volume.get("projected", {}).get("sources", []):
-                fill(place, {item["path"]: secret_text(item["path"]) for item in source["secret"]["items"]})
+                fill(directory, {item["path"]: secret_text(item["path"]) for item in source["secret"]["items"]})
             kind = "--ro-bind" if mount.get("readOnly") else "--bind"
-            self.options += [kind, str(place), mount["mountPath"]]
+            self.options += [kind, str(directory), mount["mountPath"]]
 
     def variables(self):
         named = {"PATH": "/app:/usr/bin"}
@@ -96,20 +96,20 @@ class Sandbox:
         return done.returncode, done.stdout + done.stderr
 
     def start(self, log):
-        """The container's own command, in the background."""
+        """Starts the container's command in the background; returns bwrap's process and the pid of the command."""
         reading, writing = os.pipe()
         command = ["bwrap", "--die-with-parent", "--info-fd", str(writing), *self.options, "--", *self.container["command"]]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[writing])
         os.close(writing)
-        with os.fdopen(reading) as told:
-            inside = json.load(told)["child-pid"]
-        return process, inside
+        with os.fdopen(reading) as info:
+            pid = json.load(info)["child-pid"]
+        return process, pid
 
 
 def fill(folder, texts):
     for path, text in texts.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)
-        place.write_text(text)
-        place.chmod(0o440)
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        file.write_text(text)
+        file.chmod(0o440)

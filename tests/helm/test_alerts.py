@@ -1,4 +1,4 @@
-"""The alerts of the rendered PrometheusRule, by Prometheus' own checker and its unit tests."""
+"""Checks the alerts of the rendered PrometheusRule with promtool."""
 
 import re
 import subprocess
@@ -33,19 +33,19 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("values", [VALUES, chart.value_set("watched")])
-def test_prometheus_takes_the_rules(values, tmp_path):
+@pytest.mark.parametrize("values", [VALUES, chart.value_set("monitoring")])
+def test_rules_are_valid(values, tmp_path):
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups(values)))
-    status, told = promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
-    assert status == 0, told
+    status, output = promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
+    assert status == 0, output
 
 
-def test_alerts_fire_when_they_should_and_only_then(folder):
-    status, told = promtool("test", "rules", "tests.yaml", cwd=folder)
-    assert status == 0, told
+def test_alerts_fire_as_specified(folder):
+    status, output = promtool("test", "rules", "tests.yaml", cwd=folder)
+    assert status == 0, output
 
 
-def test_every_alert_is_seen_firing_and_seen_silent():
+def test_every_alert_has_a_firing_and_a_silent_case():
     alerts = {rule["alert"] for rule in groups(VALUES)["groups"][0]["rules"]}
     fired, silent = set(), set()
     for case in yaml.safe_load(TESTS.read_text())["tests"]:
@@ -56,20 +56,20 @@ def test_every_alert_is_seen_firing_and_seen_silent():
 
 
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in groups(VALUES)["groups"][0]["rules"]])
-def test_an_alert_that_does_not_fire_is_noticed(alert, folder):
+def test_unit_tests_notice_an_alert_that_does_not_fire(alert, folder):
     rules = yaml.safe_load((folder / "rules.yaml").read_text())
     for rule in rules["groups"][0]["rules"]:
         if rule["alert"] == alert:
             rule["expr"] = f"({rule['expr']}) and vector(0) > 1"
     (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
-    status, told = promtool("test", "rules", "tests.yaml", cwd=folder)
-    assert status != 0 and alert in told, told
+    status, output = promtool("test", "rules", "tests.yaml", cwd=folder)
+    assert status != 0 and alert in output, output
 
 
 @pytest.mark.parametrize(
     "limit, value, shown",
     [("lagRecords", 12345678, "> 12345678"), ("rejectedShare", 0.125, "> 0.125"), ("notReadyFor", "7m", "for: 7m")],
 )
-def test_limits_are_taken_from_the_values(limit, value, shown):
+def test_limits_come_from_the_values(limit, value, shown):
     rules = groups({"prometheusRule": {"enabled": True, "limits": {limit: value}}})["groups"][0]["rules"]
     assert shown in re.sub(r"\s+", " ", yaml.safe_dump(rules, width=1000))

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask for what the service exports, in words that Prometheus takes."""
+"""The dashboard and the alerts use series and labels that the service exports, in valid PromQL."""
 
 import json
 import re
@@ -11,8 +11,8 @@ import chart
 import sandbox
 
 DASHBOARD = json.loads((chart.CHART / "dashboards" / "ebb.json").read_text())
-# What scraping adds, and what histograms have.
-OTHERS = {"namespace", "job", "instance", "pod", "le"}
+# Labels added by scraping and by histograms.
+COMMON_LABELS = {"namespace", "job", "instance", "pod", "le"}
 
 
 def dashboard_queries():
@@ -36,7 +36,7 @@ QUERIES = list(dashboard_queries()) + alert_queries()
 
 @pytest.fixture(scope="module")
 def exported():
-    """Name to labels of every series that the service exports."""
+    """The labels of every series that the service exports, by name."""
     printed = subprocess.run([sandbox.BINARY, "metrics", "--json"], check=True, capture_output=True, text=True).stdout
     series = {}
     for metric in json.loads(printed):
@@ -46,30 +46,30 @@ def exported():
 
 
 @pytest.mark.parametrize("title, query", QUERIES)
-def test_a_query_names_series_that_the_service_exports(title, query, exported):
+def test_queries_use_exported_series(title, query, exported):
     named = re.findall(r"\bebb_[a-z_]+", query)
     assert named or re.search(r"\bup\b", query), query
     assert set(named) <= set(exported)
 
 
 @pytest.mark.parametrize("title, query", QUERIES)
-def test_a_query_selects_and_groups_by_labels_that_there_are(title, query, exported):
+def test_queries_use_existing_labels(title, query, exported):
     for name, selector in re.findall(r"\b(ebb_[a-z_]+)\{([^}]*)\}", query):
-        assert set(re.findall(r"(\w+)\s*[=!]", selector)) <= exported[name] | OTHERS, query
-    known = OTHERS.union(*(exported[name] for name in re.findall(r"\bebb_[a-z_]+", query)))
+        assert set(re.findall(r"(\w+)\s*[=!]", selector)) <= exported[name] | COMMON_LABELS, query
+    known = COMMON_LABELS.union(*(exported[name] for name in re.findall(r"\bebb_[a-z_]+", query)))
     for grouping in re.findall(r"\bby \(([^)]*)\)", query):
         assert {label.strip() for label in grouping.split(",")} <= known, query
 
 
 @pytest.mark.parametrize("panel", [p for p in DASHBOARD["panels"] if p["type"] != "row"], ids=lambda p: p["title"])
-def test_a_legend_shows_labels_that_are_left_after_grouping(panel):
+def test_legends_use_labels_that_remain_after_grouping(panel):
     for target in panel["targets"]:
         shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
         grouped = {label.strip() for by in re.findall(r"\bby \(([^)]*)\)", target["expr"]) for label in by.split(",")}
         assert shown <= grouped, target
 
 
-def test_prometheus_takes_every_query_of_the_dashboard(tmp_path):
+def test_dashboard_queries_are_valid(tmp_path):
     rules = []
     for index, (_, query) in enumerate(dashboard_queries()):
         if not query.startswith("label_values("):
@@ -80,23 +80,23 @@ def test_prometheus_takes_every_query_of_the_dashboard(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_alerts_look_at_can_be_seen_on_the_dashboard():
+def test_series_of_alerts_are_on_the_dashboard():
     series = lambda queries: {name for _, query in queries for name in re.findall(r"\bebb_[a-z_]+", query)}
     assert series(alert_queries()) <= series(dashboard_queries())
 
 
-def test_panels_do_not_lie_over_each_other():
+def test_panels_do_not_overlap():
     taken = set()
     for panel in DASHBOARD["panels"]:
-        place = panel["gridPos"]
-        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
-        assert not cells & taken and place["x"] + place["w"] <= 24, panel["title"]
+        grid = panel["gridPos"]
+        cells = {(x, y) for x in range(grid["x"], grid["x"] + grid["w"]) for y in range(grid["y"], grid["y"] + grid["h"])}
+        assert not cells & taken and grid["x"] + grid["w"] <= 24, panel["title"]
         taken |= cells
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))
 
 
-def test_the_configmap_holds_the_dashboard_as_it_is():
-    held = chart.only(chart.rendered("watched"), "ConfigMap", "-dashboard")
-    assert json.loads(held["data"]["ebb.json"]) == DASHBOARD
-    assert held["metadata"]["labels"]["grafana_dashboard"] == "1"
+def test_configmap_contains_the_dashboard_unchanged():
+    config_map = chart.only(chart.rendered("monitoring"), "ConfigMap", "-dashboard")
+    assert json.loads(config_map["data"]["ebb.json"]) == DASHBOARD
+    assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -1,4 +1,4 @@
-"""Names, volumes, probes, and what is there only when it is asked for."""
+"""Names, volumes, probes, selectors and optional objects."""
 
 import re
 
@@ -11,39 +11,39 @@ every_set = pytest.mark.parametrize("name", chart.VALUE_SETS)
 
 
 @every_set
-def test_probes_ask_the_admin_port(name):
+def test_probes_use_the_admin_port(name):
     objects = chart.rendered(name)
     container = chart.container(objects)
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert chart.variables(objects)["EBB_HTTP__ADMIN_LISTEN"]["value"].endswith(f":{ports['admin']}'")
     assert chart.variables(objects)["EBB_HTTP__LISTEN"]["value"].endswith(f":{ports['http']}'")
-    asked = {probe: container[f"{probe}Probe"]["httpGet"] for probe in ["startup", "liveness", "readiness"]}
-    assert asked == {
+    probes = {probe: container[f"{probe}Probe"]["httpGet"] for probe in ["startup", "liveness", "readiness"]}
+    assert probes == {
         "startup": {"path": "/readyz", "port": "admin"},
         "liveness": {"path": "/livez", "port": "admin"},
         "readiness": {"path": "/readyz", "port": "admin"},
     }
 
 
-@pytest.mark.parametrize("seconds, period, asks", [(1800, 5, 360), (7200, 10, 720), (7, 5, 2), (1, 5, 1)])
-def test_the_startup_probe_waits_as_long_as_restoring_may_take(seconds, period, asks):
+@pytest.mark.parametrize("seconds, period, threshold", [(1800, 5, 360), (7200, 10, 720), (7, 5, 2), (1, 5, 1)])
+def test_startup_probe_allows_the_restore_time(seconds, period, threshold):
     probe = {"startup": {"restoreSeconds": seconds, "periodSeconds": period}}
-    assert chart.container(chart.render({"probes": probe}))["startupProbe"]["failureThreshold"] == asks
+    assert chart.container(chart.render({"probes": probe}))["startupProbe"]["failureThreshold"] == threshold
 
 
 @every_set
-def test_stopping_may_take_longer_than_the_drain_and_the_last_checkpoint(name):
+def test_grace_period_exceeds_drain_and_last_checkpoint(name):
     objects = chart.rendered(name)
     pod = chart.service_pod(objects)
     config = yaml.safe_load(chart.config_text(objects))
     seconds = lambda text: int(text.removesuffix("s"))
     drain = seconds(config.get("http", {}).get("drain", "10s"))
     deadline = seconds(config.get("checkpoint", {}).get("deadline", "10s"))
-    waiting = chart.container(objects).get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-    assert pod["terminationGracePeriodSeconds"] > waiting + drain + deadline
+    pre_stop = chart.container(objects).get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+    assert pod["terminationGracePeriodSeconds"] > pre_stop + drain + deadline
 
 
-def test_the_statefulset_has_stable_names_and_volumes():
+def test_statefulset_has_stable_names_and_volumes():
     objects = chart.rendered("kafka")
     stateful = chart.only(objects, "StatefulSet")["spec"]
     headless = chart.only(objects, "Service", "-headless")
@@ -57,7 +57,7 @@ def test_the_statefulset_has_stable_names_and_volumes():
 
 
 @every_set
-def test_everything_selects_the_pods_of_the_release_and_no_others(name):
+def test_selectors_match_only_the_pods_of_the_release(name):
     objects = chart.rendered(name)
     template = chart.only(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
     for o in objects:
@@ -72,36 +72,36 @@ def test_everything_selects_the_pods_of_the_release_and_no_others(name):
             assert selector.items() <= template.items()
             assert selector["app.kubernetes.io/instance"] == chart.RELEASE
             for pod in (o for o in objects if o["kind"] == "Pod"):
-                assert not selector.items() <= pod["metadata"]["labels"].items(), "a test pod is no instance"
+                assert not selector.items() <= pod["metadata"]["labels"].items(), "a selector matches the test pod"
 
 
 def test_pods_spread_over_zones_and_nodes():
     constraints = chart.service_pod(chart.rendered("kafka"))["topologySpreadConstraints"]
     assert [c["topologyKey"] for c in constraints] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
-    assert [c["topologyKey"] for c in chart.service_pod(chart.rendered("placed"))["topologySpreadConstraints"]] == ["rack"]
+    assert [c["topologyKey"] for c in chart.service_pod(chart.rendered("scheduling"))["topologySpreadConstraints"]] == ["rack"]
 
 
-def test_the_autoscaler_is_off_unless_asked_for_and_then_owns_the_number():
+def test_autoscaler_is_optional_and_owns_the_replica_count():
     for name in chart.VALUE_SETS:
         objects = chart.rendered(name)
-        asked = name == "autoscaled"
-        assert ("HorizontalPodAutoscaler" in chart.kinds(objects)) == asked
-        assert ("replicas" not in chart.only(objects, "StatefulSet")["spec"]) == asked
+        enabled = name == "autoscaled"
+        assert ("HorizontalPodAutoscaler" in chart.kinds(objects)) == enabled
+        assert ("replicas" not in chart.only(objects, "StatefulSet")["spec"]) == enabled
     scaled = chart.only(chart.rendered("autoscaled"), "HorizontalPodAutoscaler")["spec"]
     assert scaled["scaleTargetRef"]["name"] == chart.only(chart.rendered("autoscaled"), "StatefulSet")["metadata"]["name"]
 
 
-def test_what_is_optional_is_absent_unless_asked_for():
+def test_optional_objects_are_absent_by_default():
     plain = set(chart.kinds(chart.rendered("starter")))
     assert plain == {"ConfigMap", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"}
     bare = set(chart.kinds(chart.rendered("ephemeral")))
     assert bare == {"ConfigMap", "Pod", "Service", "StatefulSet"}
     assert {"Ingress"} <= set(chart.kinds(chart.rendered("public")))
-    assert {"ServiceMonitor", "PrometheusRule"} <= set(chart.kinds(chart.rendered("watched")))
+    assert {"ServiceMonitor", "PrometheusRule"} <= set(chart.kinds(chart.rendered("monitoring")))
 
 
 def test_prometheus_scrapes_every_instance_ready_or_not():
-    objects = chart.rendered("watched")
+    objects = chart.rendered("monitoring")
     monitor = chart.only(objects, "ServiceMonitor")["spec"]
     chosen = [
         o for o in objects
@@ -111,7 +111,7 @@ def test_prometheus_scrapes_every_instance_ready_or_not():
     assert monitor["endpoints"][0]["port"] in [port["name"] for port in chosen[0]["spec"]["ports"]]
 
 
-def test_a_volume_is_used_unless_it_is_refused():
+def test_volume_can_be_disabled():
     kept, lost = chart.rendered("embedded"), chart.rendered("ephemeral")
     claim = chart.only(kept, "StatefulSet")["spec"]["volumeClaimTemplates"][0]["spec"]
     assert claim["storageClassName"] == "fast" and claim["resources"]["requests"]["storage"] == "20Gi"
@@ -120,13 +120,13 @@ def test_a_volume_is_used_unless_it_is_refused():
     assert data["emptyDir"]["sizeLimit"] == "2Gi"
 
 
-def test_older_clusters_are_not_told_what_they_do_not_know():
+def test_older_clusters_get_no_newer_fields():
     old, new = chart.rendered("starter", "1.25.0"), chart.rendered("starter", "1.34.0")
     assert "lifecycle" not in chart.container(old) and "lifecycle" in chart.container(new)
     assert "unhealthyPodEvictionPolicy" not in chart.only(old, "PodDisruptionBudget")["spec"]
 
 
-def test_names_stay_within_bounds():
+def test_names_and_labels_are_at_most_63_characters():
     name = "x" * 53
     printed = chart.helm("template", name, chart.CHART, values={})
     for o in yaml.safe_load_all(printed):
@@ -134,13 +134,13 @@ def test_names_stay_within_bounds():
         assert all(len(value) <= 63 for value in o["metadata"]["labels"].values())
 
 
-def test_the_image_is_named_by_digest_or_tag():
-    assert chart.container(chart.rendered("placed"))["image"] == "images.example.com/team/ebb@sha256:" + "1" * 64
+def test_image_is_referenced_by_digest_or_tag():
+    assert chart.container(chart.rendered("scheduling"))["image"] == "images.example.com/team/ebb@sha256:" + "1" * 64
     version = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())["appVersion"]
     assert chart.container(chart.rendered("starter"))["image"] == f"ebb:{version}"
 
 
-def test_the_chart_ships_the_version_of_the_crate():
+def test_app_version_is_the_version_of_the_crate():
     manifest = (chart.ROOT / "Cargo.toml").read_text()
     crate = re.search(r'^version = "(.*)"$', manifest, re.M)[1]
     described = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())

@@ -1,4 +1,4 @@
-"""Every value has its meaning, its schema, and its line in the README."""
+"""Every value is documented, has a schema, and is listed in the README."""
 
 import importlib.util
 import json
@@ -28,31 +28,31 @@ def leaves(value, path=()):
         yield path
 
 
-def test_the_readme_is_current():
+def test_readme_is_current():
     done = subprocess.run([sys.executable, SCRIPT, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_every_value_has_a_meaning():
-    meant = {path for _, path, _ in readme().documented(VALUES_TEXT)}
+def test_every_value_is_documented():
+    documented = {path for _, path, _ in readme().documented(VALUES_TEXT)}
     for leaf in leaves(yaml.safe_load(VALUES_TEXT)):
-        assert any(leaf[: len(path)] == path for path in meant), ".".join(leaf)
+        assert any(leaf[: len(path)] == path for path in documented), ".".join(leaf)
 
 
-# Sections of Kubernetes' own, of which the values show a part.
-PARTLY_SHOWN = {("resources",), ("updateStrategy",), ("probes", "liveness"), ("probes", "readiness")}
+# Sections with the schema of Kubernetes, of which values.yaml shows only some keys.
+PARTIAL = {("resources",), ("updateStrategy",), ("probes", "liveness"), ("probes", "readiness")}
 
 
 def keys(schema, path=()):
-    """Every key that the schema knows, down to where it lets anything in."""
-    if path in PARTLY_SHOWN or schema.get("additionalProperties") is not False:
+    """Every key of the schema, down to objects with arbitrary keys."""
+    if path in PARTIAL or schema.get("additionalProperties") is not False:
         yield path
         return
     for name, below in schema["properties"].items():
         yield from keys(below, (*path, name))
 
 
-def shown(values, path):
+def has_default(values, path):
     for step in path:
         if not isinstance(values, dict) or step not in values:
             return False
@@ -60,9 +60,9 @@ def shown(values, path):
     return True
 
 
-def test_every_key_that_the_schema_knows_has_a_default():
+def test_every_key_of_the_schema_has_a_default():
     schema = json.loads((chart.CHART / "values.schema.json").read_text())
     values = yaml.safe_load(VALUES_TEXT)
-    missing = [".".join(path) for path in keys(schema) if not shown(values, path)]
-    # Helm's own.
+    missing = [".".join(path) for path in keys(schema) if not has_default(values, path)]
+    # Reserved by Helm.
     assert missing == ["global"]

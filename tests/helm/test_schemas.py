@@ -1,4 +1,4 @@
-"""Every value set passes helm's own linter and becomes objects that Kubernetes' and the operator's schemas take."""
+"""Every value set passes `helm lint` and renders objects that are valid for Kubernetes and the Prometheus operator."""
 
 import copy
 
@@ -9,7 +9,7 @@ import yaml
 
 import chart
 
-# The oldest that the chart names, the one before the first that knows each newer field, and the newest.
+# The oldest supported version, versions before and after each version-dependent field, and the newest.
 KUBE_VERSIONS = ["1.25", "1.26", "1.27", "1.29", "1.30", "1.33", "1.35", "1.37"]
 OPERATOR = "monitoring.coreos.com/v1"
 
@@ -20,16 +20,16 @@ def operator_schemas():
 
 
 def strict(schema):
-    """The same schema, refusing fields that it does not name, as a server with strict field validation does."""
+    """The same schema without unknown fields, as with strict field validation on the server."""
     if isinstance(schema, list):
-        return [strict(part) for part in schema]
+        return [strict(element) for element in schema]
     if not isinstance(schema, dict):
         return schema
-    schema = {key: strict(part) for key, part in schema.items()}
+    schema = {key: strict(value) for key, value in schema.items()}
     if isinstance(schema.get("pattern"), str):
-        # Go takes flags anywhere, Python only first.
+        # Go accepts flags anywhere, Python only at the start.
         schema["pattern"] = schema["pattern"].replace("^(?i)", "(?i)^")
-    # metadata is the server's own, and is empty here.
+    # The schema of metadata is empty here: the server adds it.
     if schema.get("properties") and "x-kubernetes-preserve-unknown-fields" not in schema:
         schema.setdefault("additionalProperties", False)
     return schema
@@ -50,19 +50,19 @@ def test_there_are_enough_value_sets():
 
 
 @pytest.mark.parametrize("name", chart.VALUE_SETS)
-def test_helms_linter_has_nothing_to_say_against_a_value_set(name):
+def test_helm_lint_passes(name):
     chart.helm("lint", "--strict", chart.CHART, "--namespace", chart.NAMESPACE, values=chart.value_set(name))
 
 
 @pytest.mark.parametrize("kube_version", KUBE_VERSIONS)
 @pytest.mark.parametrize("name", chart.VALUE_SETS)
-def test_every_object_is_one_that_the_api_takes(name, kube_version):
+def test_objects_are_valid_for_the_api(name, kube_version):
     for o in chart.rendered(name, f"{kube_version}.0"):
         check(o, kube_version)
 
 
-def test_the_schemas_refuse_what_is_wrong():
-    objects = chart.rendered("watched")
+def test_schemas_reject_invalid_objects():
+    objects = chart.rendered("monitoring")
     for kind, path, wrong in [
         ("StatefulSet", ["spec", "replicas"], "one"),
         ("StatefulSet", ["spec", "template", "spec", "containers", 0, "livenessProb"], {}),
@@ -72,14 +72,14 @@ def test_the_schemas_refuse_what_is_wrong():
         ("PrometheusRule", ["spec", "groups", 0, "rules", 0, "expr"], None),
     ]:
         o = copy.deepcopy(next(o for o in objects if o["kind"] == kind))
-        place = o
+        parent = o
         for step in path[:-1]:
-            place = place[step]
-        place[path[-1]] = wrong
+            parent = parent[step]
+        parent[path[-1]] = wrong
         with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError)):
             check(o, "1.34")
 
 
-def test_a_cluster_that_is_too_old_is_refused():
-    with pytest.raises(chart.Refused, match="incompatible"):
+def test_unsupported_cluster_version_is_rejected():
+    with pytest.raises(chart.HelmError, match="incompatible"):
         chart.render({}, "1.24.0")

@@ -1,4 +1,4 @@
-"""Pods within Pod Security `restricted`, no token of the cluster, secrets only by reference."""
+"""Pods satisfy Pod Security `restricted`, mount no service account token, and use secrets by reference only."""
 
 import re
 
@@ -15,7 +15,7 @@ def containers(pod):
 
 
 @every_set
-def test_every_pod_is_within_pod_security_restricted(name):
+def test_pods_satisfy_pod_security_restricted(name):
     for _, pod in chart.pods(chart.rendered(name)):
         context = pod["securityContext"]
         assert context["runAsNonRoot"] is True
@@ -35,7 +35,7 @@ def test_every_pod_is_within_pod_security_restricted(name):
 
 
 @every_set
-def test_no_pod_holds_a_token_of_the_cluster(name):
+def test_no_pod_mounts_a_service_account_token(name):
     objects = chart.rendered(name)
     for _, pod in chart.pods(objects):
         assert pod["automountServiceAccountToken"] is False
@@ -46,7 +46,7 @@ def test_no_pod_holds_a_token_of_the_cluster(name):
 
 
 @every_set
-def test_every_container_has_bounds(name):
+def test_containers_have_resource_limits(name):
     for _, pod in chart.pods(chart.rendered(name)):
         for container in containers(pod):
             resources = container["resources"]
@@ -56,10 +56,10 @@ def test_every_container_has_bounds(name):
 
 
 @every_set
-def test_secrets_are_only_named_never_held(name):
+def test_secrets_are_referenced_and_never_rendered(name):
     objects = chart.rendered(name)
     assert "Secret" not in chart.kinds(objects)
-    wanted = referenced(chart.value_set(name).get("secrets", {}))
+    expected = referenced(chart.value_set(name).get("secrets", {}))
     found = {}
     for volume in chart.service_pod(objects)["volumes"]:
         for source in volume.get("projected", {}).get("sources", []):
@@ -68,29 +68,29 @@ def test_secrets_are_only_named_never_held(name):
             for item in source["secret"]["items"]:
                 found.setdefault(source["secret"]["name"], set()).add(item["key"])
         assert volume.get("projected", {}).get("defaultMode", 0o440) == 0o440
-    assert {name: keys for name, keys in found.items()} == wanted
+    assert {name: keys for name, keys in found.items()} == expected
     for entry in chart.container(objects)["env"]:
         if re.search("PASSWORD|SECRET|USERNAME|OAUTHBEARER_CONFIG", entry["name"]):
             assert re.fullmatch(r"\{file: /etc/ebb/secrets/[a-z./]+\}", entry["value"]), entry
 
 
 def referenced(secrets):
-    """Which entries of which secrets the values name, defaults included."""
+    """The entries of each secret that the values reference, defaults included."""
     defaults = yaml.safe_load((chart.CHART / "values.yaml").read_text())["secrets"]
     names = {}
-    for part, given in secrets.items():
-        if part == "kafkaProperties":
-            for reference in given.values():
+    for section, values in secrets.items():
+        if section == "kafkaProperties":
+            for reference in values.values():
                 names.setdefault(reference["existingSecret"], set()).add(reference["key"])
             continue
-        full = {**defaults[part], **given}
+        full = {**defaults[section], **values}
         entries = {value for key, value in full.items() if key.lower().endswith("key") and value}
         names.setdefault(full["existingSecret"], set()).update(entries)
     return names
 
 
 @every_set
-def test_every_secret_file_that_a_variable_names_is_mounted(name):
+def test_secret_files_named_by_variables_are_mounted(name):
     objects = chart.rendered(name)
     mounted = set()
     for volume in chart.service_pod(objects)["volumes"]:
@@ -103,13 +103,13 @@ def test_every_secret_file_that_a_variable_names_is_mounted(name):
 @pytest.mark.parametrize(
     "name, protocol", [("kafka-scram", "SASL_SSL"), ("kafka-mutual-tls", "SSL"), ("kafka-oauth", None), ("kafka", None)]
 )
-def test_the_security_protocol_follows_from_the_secrets(name, protocol):
-    told = chart.variables(chart.rendered(name)).get("EBB_KAFKA__PROPERTIES__SECURITY_PROTOCOL", {})
-    assert told.get("value") == protocol
+def test_security_protocol_follows_from_the_secrets(name, protocol):
+    variable = chart.variables(chart.rendered(name)).get("EBB_KAFKA__PROPERTIES__SECURITY_PROTOCOL", {})
+    assert variable.get("value") == protocol
 
 
-@pytest.mark.parametrize("given, told", [({}, "SCRAM-SHA-512"), ({"sasl.mechanism": "PLAIN"}, None), ({"sasl.mechanisms": "PLAIN"}, None)])
-def test_a_mechanism_that_the_configuration_names_stays(given, told):
-    config = {"kafka": {"brokers": "k:1", "properties": given}, "streams": {"s": {"event": {"item": "ip"}}}}
+@pytest.mark.parametrize("properties, mechanism", [({}, "SCRAM-SHA-512"), ({"sasl.mechanism": "PLAIN"}, None), ({"sasl.mechanisms": "PLAIN"}, None)])
+def test_configured_sasl_mechanism_is_not_overridden(properties, mechanism):
+    config = {"kafka": {"brokers": "k:1", "properties": properties}, "streams": {"s": {"event": {"item": "ip"}}}}
     objects = chart.render({"config": config, "secrets": {"kafkaSasl": {"existingSecret": "s"}}})
-    assert chart.variables(objects).get("EBB_KAFKA__PROPERTIES__SASL_MECHANISM", {}).get("value") == told
+    assert chart.variables(objects).get("EBB_KAFKA__PROPERTIES__SASL_MECHANISM", {}).get("value") == mechanism

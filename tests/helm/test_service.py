@@ -1,4 +1,4 @@
-"""The service itself, with what the chart rendered for it."""
+"""Runs the service with the rendered configuration, secrets and pod settings."""
 
 import os
 import re
@@ -14,7 +14,7 @@ import pytest
 import chart
 import sandbox
 
-# Those that need no broker.
+# Value sets that need no broker.
 EMBEDDED = ["starter", "embedded", "public", "text", "ephemeral"]
 
 
@@ -24,62 +24,62 @@ def service_sandbox(objects, folder):
 
 
 @pytest.mark.parametrize("name", chart.VALUE_SETS)
-def test_the_service_takes_the_rendered_configuration(name, tmp_path):
-    within = service_sandbox(chart.rendered(name), tmp_path)
-    status, told = within.run("ebb", "check", "/etc/ebb/config/ebb.yaml")
-    assert status == 0 and ": ok" in told, told
+def test_service_accepts_the_rendered_configuration(name, tmp_path):
+    pod = service_sandbox(chart.rendered(name), tmp_path)
+    status, output = pod.run("ebb", "check", "/etc/ebb/config/ebb.yaml")
+    assert status == 0 and ": ok" in output, output
 
 
-def test_the_service_refuses_a_configuration_that_is_wrong(tmp_path):
+def test_service_rejects_an_invalid_configuration(tmp_path):
     objects = chart.render({"config": {"streams": {"s": {"event": {"itm": "ip"}}}}})
-    status, told = service_sandbox(objects, tmp_path).run("ebb", "check", "/etc/ebb/config/ebb.yaml")
-    assert status == 2 and "itm" in told, told
+    status, output = service_sandbox(objects, tmp_path).run("ebb", "check", "/etc/ebb/config/ebb.yaml")
+    assert status == 2 and "itm" in output, output
 
 
-def test_the_sandbox_is_what_the_pod_asks_for(tmp_path):
-    within = service_sandbox(chart.rendered("starter"), tmp_path)
+def test_sandbox_matches_the_pods_security_context(tmp_path):
+    pod = service_sandbox(chart.rendered("starter"), tmp_path)
     script = "id -u; for d in / /etc /usr /etc/ebb/config; do touch $d/x 2>&1; done; grep CapEff /proc/self/status"
-    _, told = within.run("sh", "-c", script)
-    assert told.startswith("65532\n") and told.count("Read-only file system") == 4, told
-    assert re.search(r"CapEff:\s+0{16}\n", told), told
-    status, told = within.run("sh", "-c", "touch /tmp/x /var/lib/ebb/x")
-    assert status == 0, told
+    _, output = pod.run("sh", "-c", script)
+    assert output.startswith("65532\n") and output.count("Read-only file system") == 4, output
+    assert re.search(r"CapEff:\s+0{16}\n", output), output
+    status, output = pod.run("sh", "-c", "touch /tmp/x /var/lib/ebb/x")
+    assert status == 0, output
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_the_service_runs_and_passes_the_helm_test(name, tmp_path):
-    with served(name, tmp_path) as (objects, admin, stop):
+def test_service_runs_and_passes_the_helm_test(name, tmp_path):
+    with running_service(name, tmp_path) as (objects, admin, stop):
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"]:
             assert get(admin, chart.container(objects)[probe]["httpGet"]["path"])[0] == 200, probe
         assert "ebb_ready 1" in get(admin, "/metrics")[1]
-        asking, command = hook(objects, tmp_path / "hook")
-        status, told = asking.run(*command)
-        print(" ".join(command), told, sep="\n")
-        assert status == 0 and re.search('"verdict":"(unique|duplicate|late)"', told), told
-        assert stop(within=chart.service_pod(objects)["terminationGracePeriodSeconds"]) == 0
+        pod, command = hook(objects, tmp_path / "hook")
+        status, output = pod.run(*command)
+        print(" ".join(command), output, sep="\n")
+        assert status == 0 and re.search('"verdict":"(unique|duplicate|late)"', output), output
+        assert stop(timeout=chart.service_pod(objects)["terminationGracePeriodSeconds"]) == 0
 
 
-def test_the_helm_test_fails_with_a_token_that_nobody_knows(tmp_path):
-    with served("public", tmp_path) as (objects, _, _):
-        asking, command = hook(objects, tmp_path / "hook")
-        sandbox.fill(tmp_path / "hook" / "secrets", {"token": "another-token-that-nobody-knows"})
-        status, told = asking.run(*command)
-        assert status == 1 and "401" in told, told
+def test_helm_test_fails_with_an_unknown_token(tmp_path):
+    with running_service("public", tmp_path) as (objects, _, _):
+        pod, command = hook(objects, tmp_path / "hook")
+        sandbox.fill(tmp_path / "hook" / "secrets", {"token": "another-token-that-is-not-known"})
+        status, output = pod.run(*command)
+        assert status == 1 and "401" in output, output
 
 
 @contextmanager
-def served(name, folder):
+def running_service(name, folder):
     """The rendered pod of a value set, running and ready on free ports."""
     http, admin = free_ports(2)
-    # No service stands between here and the pod.
+    # There is no Service in front of the pod, so the ports are the same.
     service = {**chart.value_set(name).get("service", {}), "port": http}
     objects = chart.render({**chart.value_set(name), "ports": {"http": http, "admin": admin}, "service": service})
     with open(folder / "log", "w+") as log:
-        process, inside = service_sandbox(objects, folder / "pod").start(log)
+        process, pid = service_sandbox(objects, folder / "pod").start(log)
 
-        def stop(within):
-            os.kill(inside, signal.SIGTERM)
-            return process.wait(within)
+        def stop(timeout):
+            os.kill(pid, signal.SIGTERM)
+            return process.wait(timeout)
 
         try:
             wait_until_ready(admin, process)
@@ -94,16 +94,16 @@ def served(name, folder):
 def wait_until_ready(admin, process):
     end = time.monotonic() + 60
     while get(admin, "/readyz")[0] != 200:
-        assert process.poll() is None, "the service ended"
+        assert process.poll() is None, "the service exited"
         assert time.monotonic() < end, "not ready within 60 s"
         time.sleep(0.05)
 
 
 def hook(objects, folder):
-    """The pod of `helm test`, and what it runs."""
+    """The pod of `helm test` and its command."""
     pod = chart.only(objects, "Pod", "-test")
-    asking = sandbox.Sandbox(objects, pod["metadata"]["name"], pod["spec"], folder)
-    return asking, pod["spec"]["containers"][0]["command"]
+    test_pod = sandbox.Sandbox(objects, pod["metadata"]["name"], pod["spec"], folder)
+    return test_pod, pod["spec"]["containers"][0]["command"]
 
 
 def free_ports(count):

@@ -1,4 +1,4 @@
-{{/* The service's configuration as it is given: text stays as it is, byte for byte. */}}
+{{/* The service's configuration as text. Text is copied byte for byte. */}}
 {{- define "ebb.configText" -}}
 {{- if not .Values.config -}}
 {{- .Files.Get "files/starter.yaml" -}}
@@ -9,24 +9,24 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The same to look into, as JSON. */}}
+{{/* The parsed configuration, as JSON. */}}
 {{- define "ebb.configTree" -}}
 {{- $tree := include "ebb.configText" . | fromYaml -}}
 {{- if and (hasKey $tree "Error") (not (hasKey $tree "streams")) -}}
 {{- fail (printf "config: is not a YAML map: %v" $tree.Error) -}}
 {{- end -}}
 {{- if not (kindIs "map" $tree.streams) -}}
-{{- fail "config.streams: is no map of streams; name at least one: clicks: {event: {item: [ip, ad]}}" -}}
+{{- fail "config.streams: is not a map of streams; define at least one: clicks: {event: {item: [ip, ad]}}" -}}
 {{- end -}}
 {{- toJson $tree -}}
 {{- end -}}
 
-{{/* "true" when the service reads topics, nothing when it is embedded. */}}
-{{- define "ebb.onKafka" -}}
+{{/* "true" if the service reads topics, empty if it is embedded. */}}
+{{- define "ebb.usesKafka" -}}
 {{- if (include "ebb.configTree" . | fromJson).kafka -}}true{{- end -}}
 {{- end -}}
 
-{{/* Seconds of a duration as the service reads it: 1h30m, 1500ms. Rounded up. */}}
+{{/* A duration in the service's notation (1h30m, 1500ms) in seconds, rounded up. */}}
 {{- define "ebb.seconds" -}}
 {{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 "w" 604800000 -}}
 {{- $ms := 0.0 -}}
@@ -36,7 +36,7 @@
 {{- ceil (divf $ms 1000) | int -}}
 {{- end -}}
 
-{{/* What the service may take to stop: the load balancers' notice, the drain, and the last checkpoint. */}}
+{{/* The longest time to stop: the preStop delay, the drain, and the last checkpoints. */}}
 {{- define "ebb.stopSeconds" -}}
 {{- $config := include "ebb.configTree" . | fromJson -}}
 {{- $drain := include "ebb.seconds" (dig "http" "drain" "10s" $config) | int -}}
@@ -44,82 +44,79 @@
 {{- add .Values.preStopSeconds $drain $deadline -}}
 {{- end -}}
 
-{{/*
-Keys that belong to the chart, laid over the file by variables: a pod's addresses, places and name. `NAME: value`, where
-a value of `pod` stands for the pod's own name.
-*/}}
-{{- define "ebb.overlay" -}}
+{{/* Keys that the chart sets through environment variables, which override the file: addresses, paths, files of secrets. */}}
+{{- define "ebb.environment" -}}
 {{- $config := include "ebb.configTree" . | fromJson -}}
 {{- $secrets := "/etc/ebb/secrets" -}}
-{{- /* A variable's value is YAML, where a bracket would begin a list. */ -}}
-{{- $overlay := dict
+{{- /* Quoted, because the value is parsed as YAML, where the bracket of an IPv6 address would begin a list. */ -}}
+{{- $environment := dict
   "EBB_DATA_DIR" "/var/lib/ebb"
   "EBB_HTTP__LISTEN" (printf "'%s:%v'" .Values.bindAddress .Values.ports.http)
   "EBB_HTTP__ADMIN_LISTEN" (printf "'%s:%v'" .Values.bindAddress .Values.ports.admin) -}}
 {{- with .Values.secrets.hashKey -}}
 {{- if .existingSecret -}}
-{{- $_ := set $overlay "EBB_HASH_KEY_FILE" (printf "%s/hash.key" $secrets) -}}
-{{- if .previousKey }}{{ $_ := set $overlay "EBB_HASH_KEY_PREVIOUS_FILE" (printf "%s/previous.key" $secrets) }}{{ end -}}
+{{- $_ := set $environment "EBB_HASH_KEY_FILE" (printf "%s/hash.key" $secrets) -}}
+{{- if .previousKey }}{{ $_ := set $environment "EBB_HASH_KEY_PREVIOUS_FILE" (printf "%s/previous.key" $secrets) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if .Values.secrets.apiTokens.existingSecret }}{{ $_ := set $overlay "EBB_HTTP__TOKENS_FILE" (printf "%s/tokens" $secrets) }}{{ end -}}
-{{- if include "ebb.openInside" . }}{{ $_ := set $overlay "EBB_HTTP__WITHOUT_TOKENS" "anywhere" }}{{ end -}}
+{{- if .Values.secrets.apiTokens.existingSecret }}{{ $_ := set $environment "EBB_HTTP__TOKENS_FILE" (printf "%s/tokens" $secrets) }}{{ end -}}
+{{- if include "ebb.openInCluster" . }}{{ $_ := set $environment "EBB_HTTP__WITHOUT_TOKENS" "anywhere" }}{{ end -}}
 {{- with .Values.secrets.httpTls -}}
 {{- if .existingSecret -}}
-{{- $_ := set $overlay "EBB_HTTP__TLS__CERTIFICATE" (printf "%s/http/tls.crt" $secrets) -}}
-{{- $_ := set $overlay "EBB_HTTP__TLS__KEY" (printf "%s/http/tls.key" $secrets) -}}
-{{- if .clientCaKey }}{{ $_ := set $overlay "EBB_HTTP__TLS__CLIENT_CA" (printf "%s/http/ca.crt" $secrets) }}{{ end -}}
+{{- $_ := set $environment "EBB_HTTP__TLS__CERTIFICATE" (printf "%s/http/tls.crt" $secrets) -}}
+{{- $_ := set $environment "EBB_HTTP__TLS__KEY" (printf "%s/http/tls.key" $secrets) -}}
+{{- if .clientCaKey }}{{ $_ := set $environment "EBB_HTTP__TLS__CLIENT_CA" (printf "%s/http/ca.crt" $secrets) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.secrets.kafkaSasl -}}
 {{- if .existingSecret -}}
-{{- $_ := set $overlay "EBB_KAFKA__PROPERTIES__SASL_USERNAME" (printf "{file: %s/kafka/username}" $secrets) -}}
-{{- $_ := set $overlay "EBB_KAFKA__PROPERTIES__SASL_PASSWORD" (printf "{file: %s/kafka/password}" $secrets) -}}
+{{- $_ := set $environment "EBB_KAFKA__PROPERTIES__SASL_USERNAME" (printf "{file: %s/kafka/username}" $secrets) -}}
+{{- $_ := set $environment "EBB_KAFKA__PROPERTIES__SASL_PASSWORD" (printf "{file: %s/kafka/password}" $secrets) -}}
 {{- $given := dig "kafka" "properties" dict $config -}}
 {{- if not (or (get $given "sasl.mechanism") (get $given "sasl.mechanisms")) -}}
-{{- $_ := set $overlay "EBB_KAFKA__PROPERTIES__SASL_MECHANISM" .mechanism -}}
+{{- $_ := set $environment "EBB_KAFKA__PROPERTIES__SASL_MECHANISM" .mechanism -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.secrets.kafkaTls -}}
 {{- if .existingSecret -}}
-{{- if .caKey }}{{ $_ := set $overlay "EBB_KAFKA__PROPERTIES__SSL_CA_LOCATION" (printf "%s/kafka/ca.crt" $secrets) }}{{ end -}}
+{{- if .caKey }}{{ $_ := set $environment "EBB_KAFKA__PROPERTIES__SSL_CA_LOCATION" (printf "%s/kafka/ca.crt" $secrets) }}{{ end -}}
 {{- if .certificateKey -}}
-{{- $_ := set $overlay "EBB_KAFKA__PROPERTIES__SSL_CERTIFICATE_LOCATION" (printf "%s/kafka/tls.crt" $secrets) -}}
-{{- $_ := set $overlay "EBB_KAFKA__PROPERTIES__SSL_KEY_LOCATION" (printf "%s/kafka/tls.key" $secrets) -}}
+{{- $_ := set $environment "EBB_KAFKA__PROPERTIES__SSL_CERTIFICATE_LOCATION" (printf "%s/kafka/tls.crt" $secrets) -}}
+{{- $_ := set $environment "EBB_KAFKA__PROPERTIES__SSL_KEY_LOCATION" (printf "%s/kafka/tls.key" $secrets) -}}
 {{- end -}}
-{{- with .keyPasswordKey }}{{ $_ := set $overlay "EBB_KAFKA__PROPERTIES__SSL_KEY_PASSWORD" (printf "{file: %s/kafka/tls.password}" $secrets) }}{{ end -}}
+{{- with .keyPasswordKey }}{{ $_ := set $environment "EBB_KAFKA__PROPERTIES__SSL_KEY_PASSWORD" (printf "{file: %s/kafka/tls.password}" $secrets) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- range $property, $from := .Values.secrets.kafkaProperties -}}
 {{- $variable := printf "EBB_KAFKA__PROPERTIES__%s" ($property | upper | replace "." "_") -}}
-{{- $_ := set $overlay $variable (printf "{file: %s/properties/%s}" $secrets $property) -}}
+{{- $_ := set $environment $variable (printf "{file: %s/properties/%s}" $secrets $property) -}}
 {{- end -}}
 {{- $protocol := include "ebb.securityProtocol" . -}}
-{{- if $protocol }}{{ $_ := set $overlay "EBB_KAFKA__PROPERTIES__SECURITY_PROTOCOL" $protocol }}{{ end -}}
-{{- toJson $overlay -}}
+{{- if $protocol }}{{ $_ := set $environment "EBB_KAFKA__PROPERTIES__SECURITY_PROTOCOL" $protocol }}{{ end -}}
+{{- toJson $environment -}}
 {{- end -}}
 
 {{/*
-"true" when callers need neither token nor certificate because the NetworkPolicy says who reaches the port. The service
-itself would refuse to listen then: it knows nothing of the policy.
+"true" if the NetworkPolicy is the only access control: callers need neither a token nor a certificate. The service must be
+told, because it does not know the policy and would refuse to listen.
 */}}
-{{- define "ebb.openInside" -}}
+{{- define "ebb.openInCluster" -}}
 {{- $config := include "ebb.configTree" . | fromJson -}}
-{{- $known := or .Values.secrets.apiTokens.existingSecret (and .Values.secrets.httpTls.existingSecret .Values.secrets.httpTls.clientCaKey) -}}
+{{- $authenticated := or .Values.secrets.apiTokens.existingSecret (and .Values.secrets.httpTls.existingSecret .Values.secrets.httpTls.clientCaKey) -}}
 {{- $exposed := or .Values.ingress.enabled (ne .Values.service.type "ClusterIP") -}}
-{{- $told := dig "http" "without_tokens" "" $config -}}
-{{- if and .Values.networkPolicy.enabled (not $exposed) (not $known) (not $told) -}}true{{- end -}}
+{{- $configured := dig "http" "without_tokens" "" $config -}}
+{{- if and .Values.networkPolicy.enabled (not $exposed) (not $authenticated) (not $configured) -}}true{{- end -}}
 {{- end -}}
 
-{{/* "true" when `helm test` has what it needs to be let in: a token where tokens are asked for, and no client certificate. */}}
-{{- define "ebb.canAsk" -}}
+{{/* "true" if `helm test` can call the API: it has a token where one is required, and needs no client certificate. */}}
+{{- define "ebb.testEnabled" -}}
 {{- $token := or .Values.test.token.existingSecret (not .Values.secrets.apiTokens.existingSecret) -}}
 {{- $certificate := and .Values.secrets.httpTls.existingSecret .Values.secrets.httpTls.clientCaKey -}}
 {{- if and $token (not $certificate) -}}true{{- end -}}
 {{- end -}}
 
-{{/* What the references to secrets amount to, unless the configuration says it itself. */}}
+{{/* The security protocol that follows from the configured secrets, unless the configuration sets it. */}}
 {{- define "ebb.securityProtocol" -}}
 {{- $config := include "ebb.configTree" . | fromJson -}}
 {{- $given := dig "kafka" "properties" "security.protocol" "" $config -}}
@@ -133,15 +130,15 @@ itself would refuse to listen then: it knows nothing of the policy.
 {{- end -}}
 
 {{/*
-"true" when the pod's name is the instance's name in the group. The brokers' own group protocol lets a killed member that
-has a name in again only when its session has ended: there it goes without.
+"true" if the instance is a static member, named after its pod. Not with `group.protocol: consumer`: there the broker lets a
+killed static member rejoin only after its session has expired.
 */}}
-{{- define "ebb.named" -}}
+{{- define "ebb.staticMember" -}}
 {{- $config := include "ebb.configTree" . | fromJson -}}
 {{- if and $config.kafka (ne (dig "kafka" "properties" "group.protocol" "classic" $config) "consumer") -}}true{{- end -}}
 {{- end -}}
 
-{{/* The files of all secrets, as sources of one projected volume. */}}
+{{/* The entries of all referenced secrets, as sources of one projected volume. */}}
 {{- define "ebb.secretSources" -}}
 {{- $sources := list -}}
 {{- with .Values.secrets.hashKey -}}

@@ -1,9 +1,9 @@
-{{/* The chart's name, as labels have it. */}}
+{{/* The chart's name for labels. */}}
 {{- define "ebb.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The name of every object. 52 characters leave room for "-headless" and for the number of a pod. */}}
+{{/* The name of every object. 52 characters leave room for "-headless" and for the ordinal of a pod. */}}
 {{- define "ebb.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
@@ -25,14 +25,14 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What selects the pods of a release. It can never change: a StatefulSet's selector is fixed. */}}
+{{/* Labels that select the pods of a release. They must never change: a StatefulSet's selector is immutable. */}}
 {{- define "ebb.selector" -}}
 app.kubernetes.io/name: {{ include "ebb.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: service
 {{- end -}}
 
-{{/* Labels of every object, but for the component that it belongs to. */}}
+{{/* Labels of every object, without the component. */}}
 {{- define "ebb.commonLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/name: {{ include "ebb.name" . }}
@@ -50,7 +50,7 @@ app.kubernetes.io/part-of: ebb
 app.kubernetes.io/component: service
 {{- end -}}
 
-{{/* A digest names the image for ever; a tag is a promise. */}}
+{{/* The image reference. A digest takes precedence over the tag, because a tag can be moved. */}}
 {{- define "ebb.image" -}}
 {{- $name := .Values.image.repository -}}
 {{- with .Values.image.registry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
@@ -61,7 +61,7 @@ app.kubernetes.io/component: service
 {{- end -}}
 {{- end -}}
 
-{{/* Which of Prometheus' targets are this release's: what alerts look at. */}}
-{{- define "ebb.series" -}}
+{{/* Label matchers that select the series of this release in alerts. */}}
+{{- define "ebb.matchers" -}}
 namespace={{ .Release.Namespace | quote }},job={{ include "ebb.fullname" . | quote }}
 {{- end -}}

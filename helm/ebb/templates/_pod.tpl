@@ -44,14 +44,14 @@ containers:
     imagePullPolicy: {{ .Values.image.pullPolicy }}
     command: [ebb, serve, /etc/ebb/config/ebb.yaml]
     env:
-      {{- if include "ebb.named" . }}
-      # Static membership and transactional ids follow the pod's name: a quick restart moves no partition.
+      {{- if include "ebb.staticMember" . }}
+      # Static membership and transactional ids follow the pod's name: a quick restart does not move partitions.
       - name: EBB_KAFKA__INSTANCE
         valueFrom:
           fieldRef:
             fieldPath: metadata.name
       {{- end }}
-      {{- range $name, $value := include "ebb.overlay" . | fromJson }}
+      {{- range $name, $value := include "ebb.environment" . | fromJson }}
       - name: {{ $name }}
         value: {{ $value | quote }}
       {{- end }}
@@ -66,7 +66,7 @@ containers:
         containerPort: {{ .Values.ports.admin }}
         protocol: TCP
     {{- with .Values.probes }}
-    # Answered when every shard is restored: until then nothing else is asked of the pod.
+    # Succeeds once every shard is restored; until then the other probes are not run.
     startupProbe:
       httpGet:
         path: /readyz
@@ -86,7 +86,7 @@ containers:
       {{- toYaml .readiness | nindent 6 }}
     {{- end }}
     {{- if and .Values.preStopSeconds (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}
-    # The service stops listening as soon as it is told to stop: those who balance load must have heard of it before.
+    # The service stops listening on SIGTERM: load balancers must have removed the pod before.
     lifecycle:
       preStop:
         sleep:
@@ -119,7 +119,7 @@ volumes:
   {{- with include "ebb.secretSources" . }}
   - name: secrets
     projected:
-      # Read by the pod's group, and by nobody else.
+      # Readable by the pod's user and group only.
       defaultMode: 0440
       sources:
         {{- . | nindent 8 }}
