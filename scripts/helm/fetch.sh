@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Fetches what the chart's tests need, once, into .cache/tools: helm (built from its Go module), promtool (out of
-# Debian's prometheus package, whose daemon nobody wants to be started), the schemas of Prometheus' operator, and the
-# Python packages of tests/helm/requirements.txt. Does nothing, quickly, when all are there.
+# Fetches the tools of the chart's tests into .cache/tools: helm (built from its Go module), promtool (extracted from
+# Debian's prometheus package, because installing it would start the daemon), the schemas of the Prometheus operator, and
+# the Python packages of tests/helm/requirements.txt. Returns quickly if all are present.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 
 helm_version=v4.3.1
 operator_version=v0.85.0
-# What helm's go.mod asks for, and the toolchain to take where Go is older.
-go_wanted=1.26
+# The Go version that helm's go.mod requires, and the toolchain to use if the installed Go is older.
+go_required=1.26
 go_toolchain=go1.26.8
 
 mkdir -p .cache/tools
@@ -21,12 +21,12 @@ fail() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 at_least() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
 
-# Go's own toolchain is a module as well: Go from 1.21 on fetches it by itself, and an older one, as in Debian 12, can at
-# least download it; what it then lacks are the bits that let files be run, and the real names of go.mod files.
+# The Go toolchain is a module: Go 1.21 and later fetch it automatically. An older Go, as in Debian 12, can download it, but
+# without executable bits and with renamed go.mod files.
 use_go() {
   local version module
   version=$(go env GOVERSION); version=${version#go}
-  if at_least "$go_wanted" "$version"; then return; fi
+  if at_least "$go_required" "$version"; then return; fi
   if at_least 1.21 "$version"; then export GOTOOLCHAIN=$go_toolchain; return; fi
   say "fetching $go_toolchain"
   module=golang.org/toolchain@v0.0.1-$go_toolchain.linux-$(go env GOARCH)
@@ -47,7 +47,7 @@ fetch_helm() {
 fetch_schemas() {
   local sources
   use_go
-  say "fetching the schemas of Prometheus' operator $operator_version"
+  say "fetching the schemas of the Prometheus operator $operator_version"
   sources=$(cd / && go mod download -json "github.com/prometheus-operator/prometheus-operator@$operator_version" \
     | sed -n 's/^\t"Dir": "\(.*\)",\?$/\1/p')
   mkdir -p "$tools/new"
@@ -58,10 +58,10 @@ fetch_schemas() {
 
 fetch_promtool() {
   local scratch
-  say "taking promtool out of Debian's package prometheus"
+  say "extracting promtool from Debian's package prometheus"
   scratch=$(mktemp -d)
   (cd "$scratch" && { apt-get -qq download prometheus || { sudo -n apt-get -qq update || apt-get -qq update; apt-get -qq download prometheus; }; }) \
-    || fail "promtool is missing, and apt-get cannot download the package prometheus; install it by hand"
+    || fail "promtool is missing and apt-get cannot download the package prometheus; install promtool and run this again"
   dpkg -x "$scratch"/prometheus_*.deb "$scratch/root"
   mv -- "$scratch/root/usr/bin/promtool" "$tools/promtool"
   rm -rf -- "$scratch"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the image of docker/Dockerfile for real and runs it: read-only root, no privileges, nobody's user; then asks it.
+# Builds the image of docker/Dockerfile, runs it unprivileged with a read-only root, and sends requests to it.
 #
-# Where no registry can be reached, or to be quick, stand-ins take the place of the bases: a Debian made by debootstrap,
-# and the same with the Rust toolchain of this machine. They are what the Dockerfile's ARGs are for, and the only
-# difference: BASES=registry builds on the bases that the Dockerfile names. Needs root. Storage is kept in .cache/image.
+# By default the base images are replaced, so that no registry is needed: a Debian made by debootstrap, and the same with
+# the Rust toolchain of this machine, passed as the Dockerfile's ARGs. BASES=registry uses the base images that the
+# Dockerfile names. Needs root. Storage is kept in .cache/image.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 
@@ -16,12 +16,12 @@ say() { printf 'image: %s\n' "$*"; }
 builder() { buildah --root "$cache/storage" --runroot "$cache/run" --storage-driver overlay "$@"; }
 has() { builder images --format '{{.Name}}:{{.Tag}}' | grep -qxF -- "$1"; }
 
-stand_in_library=localhost/stand-in/debian:$release-slim
-stand_in_build=localhost/stand-in/rust:$(rustc --version | cut -d ' ' -f 2)-slim-$release
+local_library=localhost/local/debian:$release-slim
+local_build=localhost/local/rust:$(rustc --version | cut -d ' ' -f 2)-slim-$release
 
 make_library_base() {
-  has "$stand_in_library" && return
-  say "making $stand_in_library with debootstrap"
+  has "$local_library" && return
+  say "making $local_library with debootstrap"
   rm -rf -- "$cache/root"
   debootstrap --variant=minbase "$release" "$cache/root" >"$cache/debootstrap.log" 2>&1 ||
     { tail -n 20 "$cache/debootstrap.log" >&2; exit 1; }
@@ -30,33 +30,33 @@ make_library_base() {
   tar -C "$cache/root" --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' -c . >"$cache/root.tar"
   builder add -q "$container" "$cache/root.tar" / >/dev/null
   builder config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$container"
-  builder commit -q --rm "$container" "$stand_in_library" >/dev/null
+  builder commit -q --rm "$container" "$local_library" >/dev/null
   rm -rf -- "$cache/root" "$cache/root.tar"
 }
 
-# Only what compiling needs: no documentation, no sources, no other tools.
+# Only what the build needs: no documentation, sources or other tools.
 make_build_base() {
-  has "$stand_in_build" && return
-  say "making $stand_in_build with the toolchain of this machine"
+  has "$local_build" && return
+  say "making $local_build with the toolchain of this machine"
   local container rust host
   rust=$(rustc --print sysroot)
   host=$(rustc -vV | sed -n 's/^host: //p')
-  container=$(builder from "$stand_in_library")
+  container=$(builder from "$local_library")
   tar -C "$rust" -c bin/cargo bin/rustc "lib/rustlib/$host/lib" "lib/rustlib/$host/bin" \
     $(cd -- "$rust" && ls lib/*.so*) >"$cache/rust.tar"
   builder add -q "$container" "$cache/rust.tar" /usr/local >/dev/null
-  # Authorities that this machine trusts on its way to the registry of crates.
+  # CA certificates of this machine, for the crate registry.
   builder add -q "$container" /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt >/dev/null
   builder config --env CARGO_HOME=/usr/local/cargo "$container"
-  builder commit -q --rm "$container" "$stand_in_build" >/dev/null
+  builder commit -q --rm "$container" "$local_build" >/dev/null
   rm -f -- "$cache/rust.tar"
 }
 
 bases=()
-if [ "${BASES:-stand-in}" = stand-in ]; then
+if [ "${BASES:-local}" = local ]; then
   make_library_base
   make_build_base
-  bases=(--pull-never --build-arg "BUILD_BASE=$stand_in_build" --build-arg "LIBRARY_BASE=$stand_in_library")
+  bases=(--pull-never --build-arg "BUILD_BASE=$local_build" --build-arg "LIBRARY_BASE=$local_library")
 fi
 
 say "building $image"

@@ -1,7 +1,7 @@
-"""Runs a built image with runc and asks it: `run.py INSPECTED ROOT`.
+"""Runs a built image with runc and sends requests to it: `run.py INSPECTED ROOT`.
 
-What the image says of itself (user, command, variables, volume, health check) is what is run; the root is read-only, no
-capability is left. Prints a line for each thing that holds, and fails at the first that does not.
+User, command, variables, volume and health check are those of the image; the root is read-only and all capabilities are
+dropped. Prints a line for each check and fails at the first one that does not pass.
 """
 
 import json
@@ -16,12 +16,12 @@ import urllib.request
 from pathlib import Path
 
 NAME = f"ebb-check-{os.getpid()}"
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
-def holds(condition, text):
+def check(condition, text):
     if not condition:
-        sys.exit(f"image: NOT SO: {text}")
+        sys.exit(f"image: FAILED: {text}")
     print(f"image: {text}", flush=True)
 
 
@@ -32,7 +32,7 @@ def free_port():
 
 
 def bundle(image, root, folder, configuration):
-    """The container that an orchestrator with strict rules would make of the image."""
+    """Writes the runc bundle that an orchestrator with a restricted security policy would create from the image."""
     subprocess.run(["runc", "spec"], cwd=folder, check=True)
     spec = json.loads((folder / "config.json").read_text())
     uid, gid = (int(part) for part in image["User"].split(":"))
@@ -48,7 +48,7 @@ def bundle(image, root, folder, configuration):
     process["cwd"] = image["WorkingDir"]
     process["noNewPrivileges"] = True
     process["capabilities"] = {kind: [] for kind in ("bounding", "effective", "permitted", "ambient")}
-    # The network stays the machine's: it is what is asked over.
+    # Requests come over the host's network, so the container shares it.
     spec["linux"]["namespaces"] = [one for one in spec["linux"]["namespaces"] if one["type"] != "network"]
     (volume,) = image["Volumes"]
     bind = {"type": "bind", "options": ["bind", "nosuid", "nodev"]}
@@ -60,7 +60,7 @@ def bundle(image, root, folder, configuration):
     (folder / "config.json").write_text(json.dumps(spec))
 
 
-def ask(url, body=None):
+def request_json(url, body=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"content-type": "application/json"})
     try:
@@ -79,13 +79,13 @@ def run_container(image, folder):
 
 
 def wait_ready(service, running, folder, started):
-    while ask(f"{service}/readyz")[0] != 200:
-        if running.poll() is not None or time.monotonic() - started > PATIENCE_SECONDS:
-            sys.exit(f"image: NOT SO: ready; it says:\n{(folder / 'log').read_text()}")
+    while request_json(f"{service}/readyz")[0] != 200:
+        if running.poll() is not None or time.monotonic() - started > TIMEOUT_SECONDS:
+            sys.exit(f"image: FAILED: is ready; its log:\n{(folder / 'log').read_text()}")
         time.sleep(0.05)
 
 
-def inside(*arguments):
+def execute(*arguments):
     return subprocess.run(["runc", "exec", NAME, *arguments], capture_output=True, text=True)
 
 
@@ -93,32 +93,32 @@ def check_process():
     state = json.loads(subprocess.run(["runc", "state", NAME], capture_output=True, check=True).stdout)
     status = Path(f"/proc/{state['pid']}/status").read_text().splitlines()
     fields = dict(line.split(":\t", 1) for line in status if ":\t" in line)
-    holds(set(fields["Uid"].split()) == {"65532"}, f"runs as user {fields['Uid'].split()[0]}")
-    holds(int(fields["CapEff"], 16) == 0 and int(fields["CapBnd"], 16) == 0, "has no capability")
+    check(set(fields["Uid"].split()) == {"65532"}, f"runs as user {fields['Uid'].split()[0]}")
+    check(int(fields["CapEff"], 16) == 0 and int(fields["CapBnd"], 16) == 0, "has no capabilities")
     mounts = Path(f"/proc/{state['pid']}/mounts").read_text().splitlines()
     (options,) = [line.split()[3].split(",") for line in mounts if line.split()[1] == "/"]
-    holds("ro" in options, "has a read-only root")
-    refused = inside("/usr/bin/ebb", "demo", "--data-dir", "/etc/ebb/data", "--listen", "127.0.0.1:0")
-    holds(refused.returncode == 1 and "Read-only file system" in refused.stderr, "cannot write there")
-    holds(inside("/bin/sh", "-c", "true").returncode != 0, "has no shell")
+    check("ro" in options, "has a read-only root")
+    result = execute("/usr/bin/ebb", "demo", "--data-dir", "/etc/ebb/data", "--listen", "127.0.0.1:0")
+    check(result.returncode == 1 and "Read-only file system" in result.stderr, "cannot write to the root")
+    check(execute("/bin/sh", "-c", "true").returncode != 0, "has no shell")
 
 
 def check_answers(service):
     decide = f"{service}/v1/streams/clicks/decide"
     click = {"event": {"ip": "10.1.2.3", "ad": 7}, "record": True}
-    first, second = ask(decide, click), ask(decide, click)
+    first, second = request_json(decide, click), request_json(decide, click)
     verdicts = [answer[1]["verdict"] if answer[0] == 200 else answer for answer in (first, second)]
-    holds(verdicts == ["unique", "duplicate"], f"decides: {verdicts}")
+    check(verdicts == ["unique", "duplicate"], f"decides: {verdicts}")
 
 
 def main(inspected, root):
     image = json.loads(Path(inspected).read_text())["Docker"]["config"]
     labels = image["Labels"]
-    holds(labels["org.opencontainers.image.title"] == "ebb", f"is labelled: {len(labels)} labels")
+    check(labels["org.opencontainers.image.title"] == "ebb", f"is labelled: {len(labels)} labels")
     health = image["Healthcheck"]["Test"]
-    holds(health[0] == "CMD", f"has a health check: {' '.join(health[1:])}")
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    check(health[0] == "CMD", f"has a health check: {' '.join(health[1:])}")
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
         folder.chmod(0o755)
         port = free_port()
         service = f"http://127.0.0.1:{port}"
@@ -131,12 +131,12 @@ def main(inspected, root):
         running, started = run_container(image, folder)
         try:
             wait_ready(service, running, folder, started)
-            holds(True, f"is ready after {time.monotonic() - started:.1f} s")
+            check(True, f"is ready after {time.monotonic() - started:.1f} s")
             check_process()
             check_answers(service)
-            holds(inside(*health[1:]).returncode == 0, "is healthy by its own check")
+            check(execute(*health[1:]).returncode == 0, "passes its health check")
             subprocess.run(["runc", "kill", NAME, "TERM"], check=True)
-            holds(running.wait(PATIENCE_SECONDS) == 0, "ends well when it is told to")
+            check(running.wait(TIMEOUT_SECONDS) == 0, "exits with status 0 on SIGTERM")
         finally:
             if running.poll() is None:
                 subprocess.run(["runc", "delete", "--force", NAME], check=False)

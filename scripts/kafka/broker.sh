@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs one Kafka broker on loopback until it is told to stop: jars and data under target/kafka. PORT=9092 by default.
+# Runs one Kafka broker on loopback until it is stopped; jars and data are under target/kafka. PORT=9092 by default.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 

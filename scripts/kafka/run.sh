@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole of it on one machine: a broker (unless KAFKA_BROKERS names one), a producer of synthetic clicks, the service.
-# RATE=2000 clicks a second by default. Ctrl-C ends what was started here.
+# Runs a broker (unless KAFKA_BROKERS names one), a producer of synthetic clicks, and the service. RATE=2000 clicks per
+# second by default. Ctrl-C stops everything that was started here.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 
@@ -27,7 +27,7 @@ if [ -z "${KAFKA_BROKERS:-}" ]; then
   fi
 fi
 
-# Its first clicks make the topic.
+# The first run of the producer creates the topic.
 "$ebb" produce --brokers "$KAFKA_BROKERS" --count 1000 --seed 7
 "$ebb" produce --brokers "$KAFKA_BROKERS" --rate "${RATE:-2000}" --seed "$RANDOM" &
 started+=($!)
