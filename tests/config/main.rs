@@ -1,5 +1,7 @@
 //! The configuration from outside: what people write, what they are told, what comes back.
 
+mod identities;
+
 use std::fmt::Write as _;
 use std::process::{Command, Output};
 
@@ -10,7 +12,7 @@ use ebb_sketch::units::{Bytes, DurationMs};
 use proptest::prelude::*;
 
 const TWO_LINES: &str = "streams:\n  clicks: {event: {item: [ip, ad]}}\n";
-const FULL: &str = include_str!("vectors/config/full.yaml");
+const FULL: &str = include_str!("../vectors/config/full.yaml");
 
 fn parse_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
     let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string()));
@@ -74,7 +76,7 @@ fn every_mistake_is_told_at_once_with_its_path_and_what_would_be_right() {
     let told = ebb(&["check", "tests/vectors/config/mistakes.yaml"], &[]);
     assert_eq!(told.status.code(), Some(2));
     assert_eq!(text(&told.stdout), "");
-    assert_eq!(text(&told.stderr), include_str!("vectors/config/mistakes.txt"));
+    assert_eq!(text(&told.stderr), include_str!("../vectors/config/mistakes.txt"));
     assert!(text(&told.stderr).lines().count() > 40);
 }
 
