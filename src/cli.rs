@@ -18,7 +18,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::app::{self, DemoOptions, ProduceOptions, ReferenceForm};
-use crate::config::{Config, Mistakes, environment};
+use crate::config::{Config, ConfigErrors, environment};
 use crate::kafka::properties;
 
 /// Names the file when the command line does not.
@@ -204,7 +204,7 @@ impl From<Demo> for DemoOptions {
 #[error("{name}: {mistakes}")]
 pub struct Refused {
     name: String,
-    mistakes: Mistakes,
+    mistakes: ConfigErrors,
 }
 
 impl Source {

@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::service::{Log, LogFormat, LogLevel};
+use crate::config::ConfigEnum;
+use crate::config::service::{LogConfig, LogFormat, LogLevel};
 
 /// Libraries whose news is not ours: heard from `warn` on, unless `debug` or `trace` asks for everything.
 const QUIET: &str = "sled=warn,hyper=warn,librdkafka=warn,rdkafka=warn";
@@ -15,7 +16,7 @@ const QUIET: &str = "sled=warn,hyper=warn,librdkafka=warn,rdkafka=warn";
 pub struct StartedTwice;
 
 /// Starts logging for the whole process. Once.
-pub fn start(log: &Log) -> Result<(), StartedTwice> {
+pub fn start(log: &LogConfig) -> Result<(), StartedTwice> {
     let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter(log.level));
     let started = match log.format {
         LogFormat::Pretty => lines.with_ansi(io::stderr().is_terminal()).with_target(false).try_init(),
@@ -25,7 +26,7 @@ pub fn start(log: &Log) -> Result<(), StartedTwice> {
 }
 
 fn filter(level: LogLevel) -> EnvFilter {
-    let word = level.word();
+    let word = level.name();
     match level {
         LogLevel::Off | LogLevel::Error | LogLevel::Debug | LogLevel::Trace => EnvFilter::new(word),
         LogLevel::Warn | LogLevel::Info => EnvFilter::new(format!("{word},{QUIET}")),
@@ -38,9 +39,9 @@ mod tests {
 
     #[test]
     fn every_level_is_a_filter_that_lets_through_just_that_much() {
-        for level in LogLevel::ALL {
+        for (level, _) in LogLevel::VARIANTS {
             let most = filter(*level).max_level_hint().map(|hint| hint.to_string().to_lowercase());
-            assert_eq!(most.as_deref(), Some(level.word()));
+            assert_eq!(most.as_deref(), Some(level.name()));
         }
     }
 }

@@ -5,12 +5,12 @@
 //! Stop: no new connections, requests in flight drain, workers take their last checkpoints, the store closes.
 
 mod ask;
+mod capacity;
 mod demo;
 mod doors;
 #[cfg(feature = "eval")]
 mod eval;
 mod health;
-mod outlook;
 mod plans;
 mod produce;
 mod reference;
@@ -19,11 +19,11 @@ mod topics;
 mod waiting;
 
 pub use ask::{Problem, Remote, Request, show};
+pub use capacity::{Assumptions, Outlook, outlook};
 pub use demo::{DemoOptions, demo};
 #[cfg(feature = "eval")]
 pub use eval::{EVAL_DECAYS, EvalFormat, EvalOptions, evaluate};
 pub use health::health;
-pub use outlook::{Assumptions, Outlook, outlook};
 pub use plans::plan;
 pub use produce::{ProduceOptions, produce};
 pub use reference::{ReferenceForm, configuration_markdown, metrics_reference};
@@ -37,7 +37,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::watch;
 
-use crate::config::{Config, Mistakes};
+use crate::config::{Config, ConfigErrors};
 use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::store::{OpenReport, ShardId, Store, StoreOptions};
@@ -61,13 +61,13 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 /// Finds what only the filters and sketches themselves can refuse, before anything is started.
-pub fn verify(config: &Config) -> Result<(), Mistakes> {
+pub fn verify(config: &Config) -> Result<(), ConfigErrors> {
     let key = HashKey::new([0; 16]);
     let refused = config.streams.iter().filter_map(|(name, stream)| {
         let error = plans::plan(stream, &config.limits, &key).err()?;
         Some((format!("streams.{name}"), format!("{error:#}")))
     });
-    Mistakes::of(refused).map_or(Ok(()), Err)
+    ConfigErrors::from_paths(refused).map_or(Ok(()), Err)
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
@@ -107,7 +107,8 @@ impl Service {
         let keys = secret::hash_keys(&config, &store)?;
         let mut plans = BTreeMap::new();
         for (name, stream) in &config.streams {
-            let plan = plans::plan_under(stream, &config.limits, &keys).with_context(|| format!("streams.{name}"))?;
+            let plan =
+                plans::plan_with_keys(stream, &config.limits, &keys).with_context(|| format!("streams.{name}"))?;
             plans.insert(name.clone(), plan);
         }
         let options = WorkersOptions { store: Arc::new(store), metrics: metrics.clone() };

@@ -9,8 +9,8 @@ use anyhow::Context;
 
 use super::waiting::Waiting;
 use crate::config::Config;
-use crate::config::kafka::{Kafka, Start};
-use crate::config::stream::{Delivery as DeliveryChoice, Stream};
+use crate::config::kafka::{KafkaConfig, StartOffset};
+use crate::config::stream::{DeliveryConfig, StreamConfig};
 use crate::kafka::{Admin, Remedy, Settings, TopicCreation, TopicDescription, TopicRequirement};
 use crate::store::Store;
 use crate::workers::{
@@ -30,7 +30,7 @@ const INSTANCE_FACT: &str = "kafka-instance";
 /// Looks at the topics, makes those that may be made, and joins the group.
 pub(super) async fn follow(
     config: &Config,
-    kafka: &Kafka,
+    kafka: &KafkaConfig,
     plans: &BTreeMap<String, Arc<Plan>>,
     options: &WorkersOptions,
     waiting: &Waiting,
@@ -55,9 +55,9 @@ pub(super) async fn follow(
         settings,
         commit_every: Duration::from_millis(kafka.commit_every.0),
         beginning: match kafka.start {
-            Start::Error => Beginning::Refuse,
-            Start::Earliest => Beginning::Earliest,
-            Start::Latest => Beginning::Latest,
+            StartOffset::Error => Beginning::Refuse,
+            StartOffset::Earliest => Beginning::Earliest,
+            StartOffset::Latest => Beginning::Latest,
         },
         snapshots: snapshots(&admin, kafka, &sources, waiting).await?,
         most_bytes: most_bytes.saturating_sub(BATCH_HEAD_BYTES).clamp(*LIMIT_BYTES.start(), *LIMIT_BYTES.end()),
@@ -68,7 +68,7 @@ pub(super) async fn follow(
 /// As wide as the widest source: one partition for each number.
 async fn snapshots(
     admin: &Admin,
-    kafka: &Kafka,
+    kafka: &KafkaConfig,
     sources: &BTreeMap<String, TopicDescription>,
     waiting: &Waiting,
 ) -> anyhow::Result<Option<SnapshotTopic>> {
@@ -84,7 +84,7 @@ async fn snapshots(
     Ok(Some(SnapshotTopic { name, partitions, every: Duration::from_millis(snapshots.every.0) }))
 }
 
-fn settings(kafka: &Kafka) -> Settings {
+fn settings(kafka: &KafkaConfig) -> Settings {
     Settings {
         brokers: kafka.brokers.clone(),
         group: kafka.group.clone(),
@@ -98,7 +98,11 @@ fn sources(config: &Config) -> Vec<TopicRequirement> {
 }
 
 /// Output topics get as many partitions as their source.
-fn outputs(config: &Config, kafka: &Kafka, sources: &BTreeMap<String, TopicDescription>) -> Vec<TopicRequirement> {
+fn outputs(
+    config: &Config,
+    kafka: &KafkaConfig,
+    sources: &BTreeMap<String, TopicDescription>,
+) -> Vec<TopicRequirement> {
     let mut wanted = Vec::new();
     for stream in config.streams.values() {
         let creation = kafka.create_topics.as_ref().map(|create| TopicCreation {
@@ -130,7 +134,7 @@ async fn patiently(
 }
 
 fn stream_spec(
-    stream: &Stream,
+    stream: &StreamConfig,
     plan: Arc<Plan>,
     partitions: u32,
     topics: &BTreeMap<String, TopicDescription>,
@@ -152,14 +156,14 @@ fn stream_spec(
     };
     let delivery = match stream.delivery {
         _ if outputs.is_empty() => Delivery::Nothing,
-        DeliveryChoice::ExactlyOnce => Delivery::ExactlyOnce,
-        DeliveryChoice::AtLeastOnce => Delivery::AtLeastOnce,
+        DeliveryConfig::ExactlyOnce => Delivery::ExactlyOnce,
+        DeliveryConfig::AtLeastOnce => Delivery::AtLeastOnce,
     };
     Ok(StreamSpec { plan, topic: stream.topic.as_str().into(), partitions, delivery, outputs })
 }
 
 /// The name under which this instance's producers are known: configured, or drawn once.
-fn instance(kafka: &Kafka, store: &Store) -> anyhow::Result<String> {
+fn instance(kafka: &KafkaConfig, store: &Store) -> anyhow::Result<String> {
     if let Some(instance) = &kafka.instance {
         return Ok(instance.clone());
     }

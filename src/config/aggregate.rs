@@ -1,192 +1,192 @@
-//! The keys of the frequency view and of the named aggregates.
+//! The keys of the frequency view and of the aggregates.
 
-use super::declare::{choice, section};
-use super::kinds::Maybe;
-use super::read::{Kind, Reader};
-use super::scalars::{Count, DecayForm, Duration, Fraction, Positive, Size, scalar};
-use super::stream::{Event, FieldPath, Path, parse_path};
+use super::composite::Optional;
+use super::declare::{OneOf, choice, enum_names, section};
+use super::parser::{ConfigParser, Schema};
+use super::scalars::{DecaySyntax, DurationRange, Fraction, IntegerRange, PositiveNumber, SizeRange, scalar};
+use super::stream::{EventConfig, Path, PathSyntax, parse_path};
 use super::tree::Node;
-use ebb_core::{AggregateParameters, AggregateSpec, Weighting};
+use ebb_core::{AggregateParameters, AggregateSpec, Method, Selection, Weighting};
+use ebb_sketch::filter::frequency::optimised::Carry;
 use ebb_sketch::units::DurationMs;
 
-const DAY: u64 = 86_400_000;
+const DAY_MS: u64 = 86_400_000;
+/// Sweeps per half-life if `epoch` is not set.
+const DEFAULT_SWEEPS: u64 = 16;
 
 section! {
-    /// How often an item was seen lately: a count that halves, never an undercount.
-    pub struct Frequency {
-        /// How long it takes a count to halve.
-        half_life: Duration<1, {3660 * DAY}> = "1h";
-        /// Memory of the counters, for each partition.
-        memory: Size<1024, {1 << 40}> = "16MiB";
-        /// How counts fade.
-        method: FrequencyMethod = "forward";
-        /// Counters that each item touches.
-        cells: Count<1, 16> = "4";
-        /// How often counters are swept (`basic` and `optimised`). A sixteenth of the half-life when absent.
-        epoch: Maybe<Duration<1, {3660 * DAY}>>, eg "1m";
-        /// When a full digit overflows (`optimised`): `each` counter on its own, or only when `all` of an item are full.
-        carry: Carry = "each";
+    /// The decayed number of events per item. It is never an underestimate.
+    pub struct FrequencyConfig {
+        /// The time in which a count halves.
+        half_life: DurationRange<1, {3660 * DAY_MS}> = "1h";
+        /// Memory of the counters in each partition.
+        memory: SizeRange<1024, {1 << 40}> = "16MiB";
+        /// How counts decay.
+        method: OneOf<FrequencyMethod> = "forward";
+        /// Counters per item.
+        cells: IntegerRange<1, 16> = "4";
+        /// The interval between sweeps of the counters (`basic` and `optimised`).
+        epoch: Optional<DurationRange<1, {3660 * DAY_MS}>>, derived "a sixteenth of the half-life", eg "1m";
+        /// When a full digit overflows (`optimised`): `each` counter on its own, or only when `all` counters of an item are
+        /// full.
+        carry: OneOf<Carry> = "each";
     }
-    rules check_frequency
+    check check_frequency
 }
 
 choice! {
-    /// How counts fade.
+    /// How counts decay.
     pub enum FrequencyMethod {
         /// Exact decay without sweeps.
         Forward = "forward",
-        /// Counters swept every epoch.
+        /// Counters that are swept every epoch.
         Basic = "basic",
-        /// Small digits with a pool for overflow.
+        /// Small digits with a shared pool for overflow, swept every epoch.
         Optimised = "optimised",
     }
 }
 
-choice! {
-    /// When a full digit overflows.
-    pub enum Carry {
+enum_names! {
+    Carry {
         Each = "each",
         All = "all",
     }
 }
 
 section! {
-    /// A sum, count, mean, quantiles and top items over the stream, whose old data fades away.
-    pub struct Aggregate {
-        /// What is added up: `count`, `value`, `weight`, or the path of a numeric field.
-        of: MeasureForm = "count";
-        /// Which events: `all`, or only `unique` ones.
-        over: Over = "all";
-        /// How it is kept.
-        method: Method = "robust";
-        /// The relative error that is promised.
+    /// A decayed sum, count, mean, quantiles and top items over the stream.
+    pub struct AggregateConfig {
+        /// What is aggregated: `count`, `value`, `weight`, or the path of a numeric field.
+        of: MeasureSyntax = "count";
+        /// Which events are included: `all`, or only `unique` ones.
+        over: OneOf<Selection> = "all";
+        /// `robust`: any decay at query time, insensitive to repeats and order, probabilistic bounds. `cascade`: any window
+        /// or decay at query time, deterministic bounds. `forward`: exponential decay, exact sums, cheapest. `division`: one
+        /// smooth decay, deterministic bounds. `integral` and `levels`: the published forms of `robust` and `cascade`, for
+        /// comparison.
+        method: OneOf<Method> = "robust";
+        /// The maximum relative error.
         epsilon: Fraction = "0.02";
-        /// The chance that a promise of `robust` and `integral` fails.
+        /// The probability that a bound of `robust` or `integral` does not hold.
         delta: Fraction = "0.05";
-        /// How old data fades. Needed by `forward`, `division` and `integral`; the others take any decay with the
-        /// question.
-        decay: Maybe<DecayForm>, eg "exponential:half_life=10m";
-        /// The oldest data that a question may reach.
-        horizon: Duration<1, {3660 * DAY}> = "7d";
-        /// How many keys get an aggregate of their own; the rest is folded into `other`. Without it there is one for
-        /// the whole stream.
-        keys: Maybe<Count<1, 10_000_000>>, eg "10000";
+        /// The decay. Required by `forward`, `division` and `integral`; the other methods accept any decay at query time.
+        decay: Optional<DecaySyntax>, eg "exponential:half_life=10m";
+        /// The oldest data that a query may reach.
+        horizon: DurationRange<1, {3660 * DAY_MS}> = "7d";
+        /// The number of keys with an aggregate of their own; all other keys are combined in `other`. Without it there is one
+        /// aggregate for the whole stream.
+        keys: Optional<IntegerRange<1, 10_000_000>>, eg "10000";
         /// The field whose most frequent values are kept.
-        top: Maybe<FieldPath>, eg "country";
-        /// The smallest difference between two values that matters: values are kept as the nearest multiple of it.
-        step: Positive<1_000_000_000> = "0.01";
-        /// The largest value; larger and negative ones are refused by this aggregate and counted.
-        max: Positive<1_000_000_000_000> = "10000";
+        top: Optional<PathSyntax>, eg "country";
+        /// The resolution of values: each value is rounded to the nearest multiple.
+        step: PositiveNumber<1_000_000_000> = "0.01";
+        /// The largest value. Larger and negative values are not aggregated, and counted as refused.
+        max: PositiveNumber<1_000_000_000_000> = "10000";
     }
-    rules check_aggregate
+    check check_aggregate
 }
 
-choice! {
-    /// Which events are added up.
-    pub enum Over {
+enum_names! {
+    Selection {
         All = "all",
         Unique = "unique",
     }
 }
 
-choice! {
-    /// How an aggregate is kept.
-    pub enum Method {
-        /// Repeats and order do not matter; any decay with the question; bounds hold with a probability.
+enum_names! {
+    Method {
         Robust = "robust",
-        /// As `robust`, for one integral decay given here.
         Integral = "integral",
-        /// Exponential decay: exact sums, cheapest.
         Forward = "forward",
-        /// Smooth decays: aligned cells, certain bounds.
         Division = "division",
-        /// Any window or decay with the question; certain bounds.
         Cascade = "cascade",
-        /// Replicated levels, for comparison.
         Levels = "levels",
     }
 }
 
-/// What is added up.
+/// What is aggregated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Measure {
+pub enum MeasureConfig {
     Count,
     Value,
     Weight,
     Field(Path),
 }
 
-/// `count`, `value`, `weight` or a path.
+/// The syntax of a [`MeasureConfig`].
 #[derive(Debug)]
-pub struct MeasureForm;
+pub struct MeasureSyntax;
 
-impl Kind for MeasureForm {
-    type Out = Measure;
+impl Schema for MeasureSyntax {
+    type Value = MeasureConfig;
 
-    fn form() -> String {
+    fn syntax() -> String {
         "count, value, weight, or the path of a numeric field".into()
     }
 
-    fn read(node: &Node, reader: &mut Reader) -> Option<Measure> {
-        scalar(node, reader, &Self::form(), |text| match text {
-            "count" => Ok(Measure::Count),
-            "value" => Ok(Measure::Value),
-            "weight" => Ok(Measure::Weight),
-            path => parse_path(path).map(Measure::Field),
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<MeasureConfig> {
+        scalar(node, parser, &Self::syntax(), |text| match text {
+            "count" => Ok(MeasureConfig::Count),
+            "value" => Ok(MeasureConfig::Value),
+            "weight" => Ok(MeasureConfig::Weight),
+            path => parse_path(path).map(MeasureConfig::Field),
         })
     }
 
-    fn show(out: &Measure) -> Option<Node> {
-        Some(match out {
-            Measure::Count => Node::scalar("count"),
-            Measure::Value => Node::scalar("value"),
-            Measure::Weight => Node::scalar("weight"),
-            Measure::Field(path) => Node::scalar(path),
+    fn to_node(value: &MeasureConfig) -> Option<Node> {
+        Some(match value {
+            MeasureConfig::Count => Node::scalar("count"),
+            MeasureConfig::Value => Node::scalar("value"),
+            MeasureConfig::Weight => Node::scalar("weight"),
+            MeasureConfig::Field(path) => Node::scalar(path),
         })
     }
 }
 
-fn check_frequency(frequency: &mut Frequency, node: &Node, reader: &mut Reader) {
+impl FrequencyConfig {
+    /// How many sweeps halve a count (`basic` and `optimised`).
+    pub fn sweeps_per_half_life(&self) -> u32 {
+        let epoch = self.epoch.unwrap_or(self.default_epoch());
+        self.half_life.0.div_ceil(epoch.0.max(1)).clamp(1, 1 << 16) as u32
+    }
+
+    fn default_epoch(&self) -> DurationMs {
+        DurationMs(self.half_life.0.div_ceil(DEFAULT_SWEEPS))
+    }
+}
+
+fn check_frequency(frequency: &mut FrequencyConfig, node: &Node, parser: &mut ConfigParser) {
     if frequency.method == FrequencyMethod::Forward {
         if frequency.epoch.is_some() {
-            reader.rule(node, "epoch", &["method"], "has no meaning for method forward, which never sweeps; remove it");
+            let message = "does not apply to method forward, which has no sweeps; remove it";
+            parser.key_error(node, "epoch", &["method"], message);
         }
         return;
     }
-    let epoch = *frequency.epoch.get_or_insert(DurationMs(frequency.half_life.0.div_ceil(16)));
+    let epoch = *frequency.epoch.get_or_insert(frequency.default_epoch());
     if epoch.0 > frequency.half_life.0 {
-        let message = format!("{epoch} is longer than the half-life; write at most {}", frequency.half_life);
-        reader.rule(node, "epoch", &["half_life", "method"], message);
+        let message = format!("{epoch} is longer than the half-life; the maximum is {}", frequency.half_life);
+        parser.key_error(node, "epoch", &["half_life", "method"], message);
     }
 }
 
-impl Aggregate {
-    /// As the shards take it. `number` says at which place the number of a field is read; the place of `top` is 0 when
-    /// there is one.
-    pub fn parameters(&self, name: &str, event: &Event, number: impl Fn(&Path) -> usize) -> AggregateParameters {
+impl AggregateConfig {
+    /// The parameters of the aggregate in `ebb-core`. `number` maps a path to the index at which the reader stores its number.
+    /// The caller sets the index of `top` and the seed.
+    pub fn parameters(&self, name: &str, event: &EventConfig, number: impl Fn(&Path) -> usize) -> AggregateParameters {
         AggregateParameters {
             name: name.to_owned(),
             of: match &self.of {
-                Measure::Count => ebb_core::Measure::Count,
-                Measure::Value => ebb_core::Measure::Value,
-                Measure::Weight => ebb_core::Measure::Weight,
-                Measure::Field(path) => ebb_core::Measure::Number(number(path)),
+                MeasureConfig::Count => ebb_core::Measure::Count,
+                MeasureConfig::Value => ebb_core::Measure::Value,
+                MeasureConfig::Weight => ebb_core::Measure::Weight,
+                MeasureConfig::Field(path) => ebb_core::Measure::Number(number(path)),
             },
-            over: match self.over {
-                Over::All => ebb_core::Selection::All,
-                Over::Unique => ebb_core::Selection::Unique,
-            },
-            method: match self.method {
-                Method::Robust => ebb_core::Method::Robust,
-                Method::Integral => ebb_core::Method::Integral,
-                Method::Forward => ebb_core::Method::Forward,
-                Method::Division => ebb_core::Method::Division,
-                Method::Cascade => ebb_core::Method::Cascade,
-                Method::Levels => ebb_core::Method::Levels,
-            },
+            over: self.over,
+            method: self.method,
             epsilon: self.epsilon,
             delta: self.delta,
-            decay: self.decay.as_ref().map(|written| written.decay.clone()),
+            decay: self.decay.as_ref().map(|decay| decay.decay.clone()),
             horizon_ms: self.horizon.0,
             keys: self.keys.map(|keys| keys as u32),
             top: self.top.as_ref().map(|_| 0),
@@ -198,33 +198,33 @@ impl Aggregate {
     }
 }
 
-fn check_aggregate(aggregate: &mut Aggregate, node: &Node, reader: &mut Reader) {
-    if let Some(message) = decay_fault(aggregate) {
-        reader.rule(node, "decay", &["method", "horizon"], message);
+fn check_aggregate(aggregate: &mut AggregateConfig, node: &Node, parser: &mut ConfigParser) {
+    if let Some(message) = decay_error(aggregate) {
+        parser.key_error(node, "decay", &["method", "horizon"], message);
     }
     let decay = aggregate.decay.as_ref().map(|decay| &decay.decay);
     if let Some(width) = decay.and_then(|decay| decay.width()).filter(|width| *width > aggregate.horizon.0) {
-        let message = format!("{} is longer than the horizon; write horizon: {0} or more", DurationMs(width));
-        reader.rule(node, "decay", &["horizon"], message);
+        let message = format!("{} is longer than the horizon; set horizon: {0} or more", DurationMs(width));
+        parser.key_error(node, "decay", &["horizon"], message);
     }
     if aggregate.step > aggregate.max {
-        reader.rule(node, "step", &["max"], format_args!("is larger than max; write at most {}", aggregate.max));
+        parser.key_error(node, "step", &["max"], format_args!("must not exceed max, which is {}", aggregate.max));
     }
 }
 
-/// Why the decay does not fit the method.
-fn decay_fault(aggregate: &Aggregate) -> Option<String> {
+/// Why the decay does not suit the method.
+fn decay_error(aggregate: &AggregateConfig) -> Option<String> {
     let decay = aggregate.decay.as_ref().map(|decay| &decay.decay);
-    let method = aggregate.method.word();
+    let method = aggregate.method.name();
     match (aggregate.method, decay) {
         (Method::Forward | Method::Division | Method::Integral, None) => Some(format!(
-            "is missing, and {method} needs it here; write decay: exponential:half_life=10m"
+            "is required by method {method}; set one, such as exponential:half_life=10m"
         )),
         (Method::Forward, Some(decay)) if decay.rate().is_none() => {
-            Some("is not exponential, as forward needs; write exponential:half_life=10m".into())
+            Some("must be exponential for method forward, such as exponential:half_life=10m".into())
         }
         (Method::Division, Some(decay)) if !decay.is_smooth(aggregate.horizon.0) => Some(
-            "is not smooth (g(a)/g(a+1) must never rise), as division needs; write an exponential or polynomial decay, \
+            "must be smooth for method division (g(a)/g(a+1) must not increase); set an exponential or polynomial decay, \
              or method: cascade"
                 .into(),
         ),
@@ -232,23 +232,29 @@ fn decay_fault(aggregate: &Aggregate) -> Option<String> {
     }
 }
 
-/// Rules between an aggregate and the event it sees. `at` is the aggregate's path within the section `stream`.
-pub(super) fn check_with_event(aggregate: &Aggregate, event: &Event, at: &str, stream: &Node, reader: &mut Reader) {
+/// Checks an aggregate against the event. `at` is the aggregate's path within the section `stream`.
+pub(super) fn check_with_event(
+    aggregate: &AggregateConfig,
+    event: &EventConfig,
+    at: &str,
+    stream: &Node,
+    parser: &mut ConfigParser,
+) {
     let missing = match aggregate.of {
-        Measure::Value if event.value.is_none() => Some("value"),
-        Measure::Weight if event.weight.is_none() => Some("weight"),
+        MeasureConfig::Value if event.value.is_none() => Some("value"),
+        MeasureConfig::Weight if event.weight.is_none() => Some("weight"),
         _ => None,
     };
     if let Some(field) = missing {
-        let message = format!("the event has no {field}; add event: {{{field}: PATH}}, or write of: count");
-        reader.rule(stream, &format!("{at}.of"), &[&format!("event.{field}")], message);
+        let message = format!("the event has no {field}; add event: {{{field}: PATH}}, or set of: count");
+        parser.key_error(stream, &format!("{at}.of"), &[&format!("event.{field}")], message);
     }
     if aggregate.keys.is_some() && event.key.is_none() {
         let message = "the event has no key; add event: {key: PATH}";
-        reader.rule(stream, &format!("{at}.keys"), &["event.key"], message);
+        parser.key_error(stream, &format!("{at}.keys"), &["event.key"], message);
     }
-    let told = missing.is_some() || decay_fault(aggregate).is_some() || aggregate.step > aggregate.max;
-    if let Some(error) = AggregateSpec::new(aggregate.parameters(at, event, |_| 0)).err().filter(|_| !told) {
-        reader.rule(stream, &format!("{at}.{}", error.key()), &[], error);
+    let is_reported = missing.is_some() || decay_error(aggregate).is_some() || aggregate.step > aggregate.max;
+    if let Some(error) = AggregateSpec::new(aggregate.parameters(at, event, |_| 0)).err().filter(|_| !is_reported) {
+        parser.key_error(stream, &format!("{at}.{}", error.key()), &[], error);
     }
 }

@@ -1,121 +1,158 @@
-//! `section!` and `choice!`: the only places where keys and words are declared. From one declaration come the type,
-//! its reading, its defaults, its part of the reference and its part of the effective configuration.
+//! The macros that declare keys (`section!`) and enumerations (`choice!`, `enum_names!`). One declaration yields the
+//! type, its parsing, its defaults, and its part of the reference and of the effective configuration.
 
-/// Declares a section: each key once, with its documentation, its kind, and a default (`= "text"`) or an example
-/// (`eg "text"`). `rules` names a function that sees the whole section after its keys were read.
+use std::marker::PhantomData;
+
+use super::parser::{ConfigParser, Schema};
+use super::suggest::{excerpt, nearest};
+use super::tree::Node;
+
+/// An enumeration whose variants a configuration writes by name.
+pub trait ConfigEnum: Copy + PartialEq + 'static {
+    /// The variants with their names, in the order in which the reference lists them.
+    const VARIANTS: &'static [(Self, &'static str)];
+
+    /// The name of the variant.
+    fn name(self) -> &'static str;
+
+    /// The names of all variants.
+    fn names() -> Vec<&'static str> {
+        Self::VARIANTS.iter().map(|(_, name)| *name).collect()
+    }
+}
+
+/// The name of one of the variants of `E`.
+#[derive(Debug)]
+pub struct OneOf<E>(PhantomData<E>);
+
+impl<E: ConfigEnum> Schema for OneOf<E> {
+    type Value = E;
+
+    fn syntax() -> String {
+        E::names().join(" | ")
+    }
+
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<E> {
+        let text = parser.scalar_text(node, &Self::syntax())?;
+        let variant = E::VARIANTS.iter().find(|(_, name)| *name == text).map(|(variant, _)| *variant);
+        if variant.is_none() {
+            let hint = match nearest(text, &E::names()) {
+                Some(name) => format!("did you mean {name}?"),
+                None => format!("expected {}", Self::syntax()),
+            };
+            parser.error(node, format_args!("{} is not a valid value; {hint}", excerpt(text)));
+        }
+        variant
+    }
+
+    fn to_node(value: &E) -> Option<Node> {
+        Some(Node::scalar(value.name()))
+    }
+}
+
+/// Declares a section. Each key has its documentation, its schema, and either a default (`= "text"`), a description of
+/// how its default follows from other keys (`, derived "text"`), or neither; `, eg "text"` is an example. `check` names a
+/// function that sees the section once its keys are parsed: it resolves derived defaults and checks keys against each
+/// other.
 macro_rules! section {
     (
         $(#[doc = $doc:literal])*
         pub struct $name:ident {
-            $( $(#[doc = $key_doc:literal])* $key:ident: $kind:ty $(= $default:literal)? $(, eg $example:literal)?; )*
+            $(
+                $(#[doc = $key_doc:literal])*
+                $key:ident: $schema:ty $(= $default:literal)? $(, derived $derived:literal)? $(, eg $example:literal)?;
+            )*
         }
-        $(rules $rules:path)?
+        $(check $check:path)?
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq)]
         pub struct $name {
-            $( $(#[doc = $key_doc])* pub $key: <$kind as $crate::config::read::Kind>::Out, )*
+            $( $(#[doc = $key_doc])* pub $key: <$schema as $crate::config::parser::Schema>::Value, )*
         }
 
-        impl $crate::config::read::Kind for $name {
-            type Out = Self;
+        impl $crate::config::parser::Schema for $name {
+            type Value = Self;
 
-            fn form() -> String {
+            fn syntax() -> String {
                 format!("a section with {}", [$(stringify!($key)),*].join(", "))
             }
 
-            fn read(
+            fn from_node(
                 node: &$crate::config::tree::Node,
-                reader: &mut $crate::config::read::Reader,
+                parser: &mut $crate::config::parser::ConfigParser,
             ) -> Option<Self> {
-                if !reader.entries(node, &[$(stringify!($key)),*]) {
+                if !parser.expect_keys(node, &[$(stringify!($key)),*]) {
                     return None;
                 }
-                $( let $key = reader.key::<$kind>(node, stringify!($key), $crate::config::declare::texts!($($default)?; $($example)?)); )*
+                $(
+                    let texts = $crate::config::declare::texts!($($default)?; $($derived)?; $($example)?);
+                    let $key = parser.parse_key::<$schema>(node, stringify!($key), texts);
+                )*
                 #[allow(unused_mut)]
                 let mut section = Self { $( $key: $key?, )* };
-                $( $rules(&mut section, node, reader); )?
+                $( $check(&mut section, node, parser); )?
                 Some(section)
             }
 
-            fn show(out: &Self) -> Option<$crate::config::tree::Node> {
-                let entries = [$( (stringify!($key), <$kind as $crate::config::read::Kind>::show(&out.$key)) ),*];
+            fn to_node(value: &Self) -> Option<$crate::config::tree::Node> {
+                let entries = [$(
+                    (stringify!($key), <$schema as $crate::config::parser::Schema>::to_node(&value.$key))
+                ),*];
                 let entries = entries.into_iter().filter_map(|(key, node)| Some((key.to_string(), node?))).collect();
                 Some($crate::config::tree::Node::new($crate::config::tree::NodeKind::Map(entries)))
             }
 
-            fn inside() -> $crate::config::read::Inside {
-                $crate::config::read::Inside::Keys(vec![$( $crate::config::read::Key {
+            fn children() -> $crate::config::parser::Children {
+                $crate::config::parser::Children::Keys(vec![$( $crate::config::parser::KeyDeclaration {
                     name: stringify!($key),
                     doc: &[$($key_doc),*],
-                    form: <$kind as $crate::config::read::Kind>::form(),
-                    texts: $crate::config::declare::texts!($($default)?; $($example)?),
-                    is_optional: <$kind as $crate::config::read::Kind>::absent().is_some(),
-                    inside: <$kind as $crate::config::read::Kind>::inside(),
+                    syntax: <$schema as $crate::config::parser::Schema>::syntax(),
+                    texts: $crate::config::declare::texts!($($default)?; $($derived)?; $($example)?),
+                    is_optional: <$schema as $crate::config::parser::Schema>::absent_value().is_some(),
+                    children: <$schema as $crate::config::parser::Schema>::children(),
                 } ),*])
             }
         }
     };
 }
 
-/// Declares a closed set of words.
+/// Declares an enumeration of the configuration with the names of its variants.
 macro_rules! choice {
     (
         $(#[doc = $doc:literal])*
-        pub enum $name:ident { $( $(#[doc = $word_doc:literal])* $word:ident = $text:literal, )* }
+        pub enum $name:ident { $( $(#[doc = $variant_doc:literal])* $variant:ident = $text:literal, )* }
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $name { $( $(#[doc = $word_doc])* $word, )* }
+        pub enum $name { $( $(#[doc = $variant_doc])* $variant, )* }
 
-        impl $name {
-            /// Every word, in declared order.
-            pub const ALL: &'static [Self] = &[$(Self::$word),*];
+        $crate::config::declare::enum_names! { $name { $( $variant = $text, )* } }
+    };
+}
 
-            /// The word as it is written.
-            pub fn word(self) -> &'static str {
-                match self { $( Self::$word => $text, )* }
-            }
-        }
+/// Names the variants of an enumeration that is declared elsewhere.
+macro_rules! enum_names {
+    ($name:ident { $( $variant:ident = $text:literal, )* }) => {
+        impl $crate::config::declare::ConfigEnum for $name {
+            const VARIANTS: &'static [(Self, &'static str)] = &[$( (Self::$variant, $text) ),*];
 
-        impl $crate::config::read::Kind for $name {
-            type Out = Self;
-
-            fn form() -> String {
-                [$($text),*].join(" | ")
-            }
-
-            fn read(
-                node: &$crate::config::tree::Node,
-                reader: &mut $crate::config::read::Reader,
-            ) -> Option<Self> {
-                let text = reader.text(node, &Self::form())?;
-                match text {
-                    $( $text => Some(Self::$word), )*
-                    other => {
-                        let shown = $crate::config::words::excerpt(other);
-                        let near = $crate::config::words::unknown("word", other, &[$($text),*]);
-                        reader.report(node, format_args!("{shown}: {near}"));
-                        None
-                    }
-                }
-            }
-
-            fn show(out: &Self) -> Option<$crate::config::tree::Node> {
-                Some($crate::config::tree::Node::scalar(out.word()))
+            fn name(self) -> &'static str {
+                match self { $( Self::$variant => $text, )* }
             }
         }
     };
 }
 
-/// A key's default and example, either of which may be missing.
+/// The default, derived default and example of a key, each of which may be missing.
 macro_rules! texts {
-    ($($default:literal)?; $($example:literal)?) => {
-        $crate::config::read::Texts {
+    ($($default:literal)?; $($derived:literal)?; $($example:literal)?) => {
+        $crate::config::parser::KeyTexts {
             default: <[&'static str]>::first(&[$($default)?]).copied(),
+            derived: <[&'static str]>::first(&[$($derived)?]).copied(),
             example: <[&'static str]>::first(&[$($example)?]).copied(),
         }
     };
 }
 
-pub(super) use {choice, section, texts};
+pub(super) use {choice, enum_names, section, texts};

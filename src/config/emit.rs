@@ -1,10 +1,10 @@
-//! A tree back to YAML text that reads back as the same tree.
+//! Prints a tree as YAML text that parses back to the same tree.
 
 use std::borrow::Cow;
 
 use super::tree::{Node, NodeKind};
 
-/// Block YAML that [`Node::parse`] reads back, `indent` levels deep.
+/// Prints block YAML, `indent` levels deep.
 pub fn emit(node: &Node, indent: usize, out: &mut String) {
     match &node.kind {
         NodeKind::Map(entries) if !entries.is_empty() => {
@@ -32,7 +32,7 @@ pub fn emit(node: &Node, indent: usize, out: &mut String) {
     }
 }
 
-/// A scalar without quotes, anything else on one line: for messages.
+/// A scalar without quotes, any other node on one line, for messages.
 pub fn plain(node: &Node) -> String {
     match &node.kind {
         NodeKind::Scalar(text) => text.clone(),
@@ -66,7 +66,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A character within double quotes. What YAML may not take raw (controls, marks, separators) goes by its number.
+/// A character within double quotes. Characters that YAML does not allow there are escaped by their code point.
 fn escaped(c: char) -> String {
     match c {
         '"' | '\\' => format!("\\{c}"),
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn assert_reads_back(text: &str) {
+    fn assert_parses_back(text: &str) {
         let tree = Node::new(NodeKind::Map(vec![
             (format!("k{text}"), Node::scalar(text)),
             ("list".into(), Node::new(NodeKind::List(vec![Node::scalar(text)]))),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_yaml_would_take_for_something_else_read_back() {
+    fn texts_with_a_special_meaning_in_yaml_parse_back() {
         for text in [
             "a",
             "a b",
@@ -126,19 +126,19 @@ mod tests {
             "0o17",
             "1:2",
         ] {
-            assert_reads_back(text);
+            assert_parses_back(text);
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_reads_back(text in any::<String>()) {
-            assert_reads_back(&text);
+        fn any_text_parses_back(text in any::<String>()) {
+            assert_parses_back(&text);
         }
 
         #[test]
-        fn any_short_plain_text_reads_back(text in "[a-zA-Z0-9_./:+~<>=-]{0,5}") {
-            assert_reads_back(&text);
+        fn any_short_plain_text_parses_back(text in "[a-zA-Z0-9_./:+~<>=-]{0,5}") {
+            assert_parses_back(&text);
         }
     }
 }

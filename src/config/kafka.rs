@@ -1,67 +1,68 @@
-//! The keys of the connection to Kafka. librdkafka's own properties pass through under their own names, but for those
-//! that Ebb's promises rest on. Values that look secret never leave this module in a message or a dump.
+//! The keys of the connection to Kafka. librdkafka properties are passed on under their own names, except those that
+//! Ebb sets itself because its guarantees depend on them. Secret values never appear in errors or printed configurations.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::declare::{choice, section};
-use super::kinds::Maybe;
-use super::read::{Inside, Kind, Reader};
-use super::scalars::{Count, Duration, Text, Topic};
+use super::composite::Optional;
+use super::declare::{OneOf, choice, section};
+use super::parser::{Children, ConfigParser, Schema};
+use super::scalars::{DurationRange, IntegerRange, ShortText, TopicName};
+use super::suggest::excerpt;
 use super::tree::{Node, NodeKind};
-use super::words::excerpt;
 
-/// What stands in place of a secret.
+/// What stands in location of a secret.
 pub(super) const MASK: &str = "********";
-const MOST_SECRET_BYTES: u64 = 64 << 10;
+const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 section! {
-    /// The connection to Kafka. Without this section the service runs embedded: events come by HTTP.
-    pub struct Kafka {
-        /// The brokers to begin with, separated by commas.
-        brokers: Brokers, eg "localhost:9092";
+    /// The connection to Kafka. Without this section the service runs embedded and receives events over HTTP.
+    pub struct KafkaConfig {
+        /// The bootstrap brokers, separated by commas.
+        brokers: BrokerList, eg "localhost:9092";
         /// The consumer group. Instances with the same group share the partitions.
-        group: Text = "ebb";
-        /// This instance's own name in the group: with it a quick restart does not move partitions.
-        instance: Maybe<Text>, eg "ebb-0";
-        /// How often outputs and offsets are committed together.
-        commit_every: Duration<10, 10_000> = "100ms";
-        /// Where a partition without a committed offset begins: `error` refuses to guess.
-        start: Start = "error";
-        /// Makes output topics that are missing, with as many partitions as their source. Without it a missing one is an error.
-        create_topics: Maybe<CreateTopics>, eg "{replication: 3}";
-        /// Leaves states in a compacted topic, so that a partition's next owner need not replay the log.
-        snapshots: Maybe<Snapshots>, eg "{topic: ebb-snapshots}";
-        /// Any other property of librdkafka, under its own name. A secret is best read from a file:
+        group: ShortText = "ebb";
+        /// The static name of this instance in the group (`group.instance.id`). With it a quick restart causes no rebalance.
+        instance: Optional<ShortText>, eg "ebb-0";
+        /// The interval between commits of outputs and offsets.
+        commit_every: DurationRange<10, 10_000> = "100ms";
+        /// Where to start reading a partition without a committed offset: `earliest`, `latest`, or `error` to stop instead.
+        start: OneOf<StartOffset> = "error";
+        /// Create missing output topics, with as many partitions as their source. Without it a missing topic is an error.
+        create_topics: Optional<CreateTopicsConfig>, eg "{replication: 3}";
+        /// Write the state of shards to a compacted topic, so that the next owner of a partition does not have to replay the
+        /// log.
+        snapshots: Optional<SnapshotTopicConfig>, eg "{topic: ebb-snapshots}";
+        /// Further librdkafka properties, by their own names. Read secrets from files:
         /// `sasl.password: {file: /run/secrets/password}`.
-        properties: Properties = "{}", eg "{security.protocol: SASL_SSL, sasl.password: {file: password.txt}}";
+        properties: PropertyMap = "{}", eg "{security.protocol: SASL_SSL, sasl.password: {file: password.txt}}";
     }
 }
 
 section! {
-    /// How missing topics are made.
-    pub struct CreateTopics {
-        /// How many brokers keep each partition.
-        replication: Count<1, 1000> = "1";
+    /// How missing topics are created.
+    pub struct CreateTopicsConfig {
+        /// The replication factor.
+        replication: IntegerRange<1, 1000> = "1";
     }
 }
 
 section! {
-    /// The topic of states. It must be compacted, with as many partitions as the widest source.
-    pub struct Snapshots {
-        /// Its name.
-        topic: Topic = "ebb-snapshots";
-        /// How often the state of each shard is written; also whenever a partition moves.
-        every: Duration<1_000, 86_400_000> = "5m";
+    /// The snapshot topic. It must be compacted and have as many partitions as the source topic with the most.
+    pub struct SnapshotTopicConfig {
+        /// The name of the topic.
+        topic: TopicName = "ebb-snapshots";
+        /// The interval between snapshots of a shard. A snapshot is also written when a partition is revoked.
+        every: DurationRange<1_000, 86_400_000> = "5m";
     }
 }
 
 choice! {
-    /// Where a partition without a committed offset begins.
-    pub enum Start {
-        /// Refuse to start.
+    /// Where to start reading a partition without a committed offset.
+    pub enum StartOffset {
+        /// Stop with an error.
         Error = "error",
         Earliest = "earliest",
         Latest = "latest",
@@ -70,28 +71,28 @@ choice! {
 
 /// `host:port`, several separated by commas.
 #[derive(Debug)]
-pub struct Brokers;
+pub struct BrokerList;
 
-impl Kind for Brokers {
-    type Out = String;
+impl Schema for BrokerList {
+    type Value = String;
 
-    fn form() -> String {
+    fn syntax() -> String {
         "host:port, several separated by commas".into()
     }
 
-    fn read(node: &Node, reader: &mut Reader) -> Option<String> {
-        let text = reader.text(node, &Self::form())?;
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<String> {
+        let text = parser.scalar_text(node, &Self::syntax())?;
         let brokers: Vec<&str> = text.split(',').map(str::trim).collect();
         let bad = brokers.iter().find(|broker| !is_broker(broker));
         if let Some(bad) = bad {
-            reader.report(node, format_args!("{} is not a broker; write {}", excerpt(bad), Self::form()));
+            parser.error(node, format_args!("{} is not a valid broker; expected {}", excerpt(bad), Self::syntax()));
             return None;
         }
         Some(brokers.join(","))
     }
 
-    fn show(out: &String) -> Option<Node> {
-        Some(Node::scalar(out))
+    fn to_node(value: &String) -> Option<Node> {
+        Some(Node::scalar(value))
     }
 }
 
@@ -105,55 +106,55 @@ fn is_broker(text: &str) -> bool {
 
 /// One librdkafka property.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Property {
-    /// The value as librdkafka gets it.
+pub struct KafkaProperty {
+    /// The value for librdkafka.
     pub value: String,
-    /// The file it was read from.
+    /// The file that the value was read from.
     pub file: Option<PathBuf>,
     is_secret: bool,
 }
 
-impl fmt::Debug for Property {
+impl fmt::Debug for KafkaProperty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = if self.is_secret { MASK } else { &self.value };
-        f.debug_struct("Property").field("value", &shown).field("file", &self.file).finish()
+        f.debug_struct("KafkaProperty").field("value", &shown).field("file", &self.file).finish()
     }
 }
 
 /// The map of librdkafka properties.
 #[derive(Debug)]
-pub struct Properties;
+pub struct PropertyMap;
 
-impl Kind for Properties {
-    type Out = BTreeMap<String, Property>;
+impl Schema for PropertyMap {
+    type Value = BTreeMap<String, KafkaProperty>;
 
-    fn form() -> String {
+    fn syntax() -> String {
         "a map from librdkafka's property names to values or {file: PATH}".into()
     }
 
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self::Out> {
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<Self::Value> {
         let NodeKind::Map(entries) = &node.kind else {
-            reader.report(node, format_args!("is not a map; write {}", Self::form()));
+            parser.error(node, format_args!("is not a map; expected {}", Self::syntax()));
             return None;
         };
-        let read: Vec<Option<(String, Property)>> = entries
+        let read: Vec<Option<(String, KafkaProperty)>> = entries
             .iter()
-            .map(|(name, entry)| reader.at(name, |reader| Some((name.clone(), property(name, entry, reader)?))))
+            .map(|(name, entry)| parser.at(name, |parser| Some((name.clone(), property(name, entry, parser)?))))
             .collect();
         read.into_iter().collect()
     }
 
-    fn show(out: &Self::Out) -> Option<Node> {
-        let entries = out.iter().map(|(name, property)| (name.clone(), shown(property))).collect();
+    fn to_node(value: &Self::Value) -> Option<Node> {
+        let entries = value.iter().map(|(name, property)| (name.clone(), property_node(property))).collect();
         Some(Node::new(NodeKind::Map(entries)))
     }
 
-    fn inside() -> Inside {
-        Inside::Properties
+    fn children() -> Children {
+        Children::Properties
     }
 }
 
-fn shown(property: &Property) -> Node {
+fn property_node(property: &KafkaProperty) -> Node {
     match (&property.file, property.is_secret) {
         (Some(path), _) => Node::new(NodeKind::Map(vec![("file".into(), Node::scalar(path.display()))])),
         (None, true) => Node::scalar(MASK),
@@ -161,73 +162,73 @@ fn shown(property: &Property) -> Node {
     }
 }
 
-fn property(name: &str, node: &Node, reader: &mut Reader) -> Option<Property> {
-    if let Some((_, reason)) = OWNED.iter().find(|(owned, _)| *owned == name) {
-        reader.report(node, reason);
+fn property(name: &str, node: &Node, parser: &mut ConfigParser) -> Option<KafkaProperty> {
+    if let Some((_, reason)) = RESERVED.iter().find(|(reserved, _)| *reserved == name) {
+        parser.error(node, reason);
         return None;
     }
     let is_secret = is_secret(name);
     let (value, file) = match node.child("file") {
         Some(file) => {
-            reader.entries(node, &["file"]);
-            let path = PathBuf::from(reader.text(file, "the path of a file with the value")?);
-            (from_file(&path).map_err(|message| reader.report(file, message)).ok()?, Some(path))
+            parser.expect_keys(node, &["file"]);
+            let path = PathBuf::from(parser.scalar_text(file, "the path of a file with the value")?);
+            (from_file(&path).map_err(|message| parser.error(file, message)).ok()?, Some(path))
         }
-        None => (reader.text(node, "a value, or {file: PATH}")?.to_string(), None),
+        None => (parser.scalar_text(node, "a value, or {file: PATH}")?.to_string(), None),
     };
     if value == MASK {
-        reader.report(node, "is the mask that stands for a secret; write the secret, or better {file: PATH}");
+        parser.error(node, "is the mask of a secret; set the secret itself, or {file: PATH}");
         return None;
     }
-    if let Err(message) = (reader.property_check)(name, &value) {
-        let tells = is_secret && message.contains(&value);
-        reader.report(node, if tells { "librdkafka refuses its value; write another" } else { &message });
+    if let Err(message) = (parser.property_check)(name, &value) {
+        let reveals_secret = is_secret && message.contains(&value);
+        parser.error(node, if reveals_secret { "librdkafka rejects this value; set another" } else { &message });
         return None;
     }
-    Some(Property { value, file, is_secret })
+    Some(KafkaProperty { value, file, is_secret })
 }
 
-/// Whether the value of a property must not be shown.
+/// Whether the value of a property must be masked.
 fn is_secret(name: &str) -> bool {
-    let place_of_a_secret = name.ends_with(".location") || name.ends_with("username");
-    !place_of_a_secret
+    let is_reference = name.ends_with(".location") || name.ends_with("username");
+    !is_reference
         && ["password", "secret", "key", "jaas", "token", "oauthbearer.config", ".pem"]
             .iter()
             .any(|part| name.contains(part))
 }
 
 fn from_file(path: &Path) -> Result<String, String> {
-    let refused = |why: String| format!("{} cannot be read: {why}; write the path of a readable file", path.display());
+    let failed = |cause: String| format!("cannot read {}: {cause}; set the path of a readable file", path.display());
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| refused(error.to_string()))?;
-    file.take(MOST_SECRET_BYTES + 1).read_to_string(&mut text).map_err(|error| refused(error.to_string()))?;
-    if text.len() as u64 > MOST_SECRET_BYTES {
-        return Err(refused("it is larger than 64KiB".into()));
+    let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    file.take(MAX_SECRET_BYTES + 1).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > MAX_SECRET_BYTES {
+        return Err(failed("larger than 64KiB".into()));
     }
     text.truncate(text.trim_end_matches(['\n', '\r']).len());
-    if text.is_empty() { Err(refused("it is empty".into())) } else { Ok(text) }
+    if text.is_empty() { Err(failed("empty file".into())) } else { Ok(text) }
 }
 
-/// Properties that are not the user's, and why.
-const OWNED: [(&str, &str); 18] = [
-    ("bootstrap.servers", "belongs to Ebb; write kafka.brokers"),
-    ("metadata.broker.list", "belongs to Ebb; write kafka.brokers"),
-    ("group.id", "belongs to Ebb; write kafka.group"),
-    ("group.instance.id", "belongs to Ebb; write kafka.instance"),
-    ("auto.offset.reset", "belongs to Ebb: a reset would skip or repeat events in silence; write kafka.start"),
-    ("enable.auto.commit", "belongs to Ebb: offsets are committed with the outputs; write kafka.commit_every"),
-    ("auto.commit.enable", "belongs to Ebb: offsets are committed with the outputs; write kafka.commit_every"),
-    ("auto.commit.interval.ms", "belongs to Ebb: offsets are committed with the outputs; write kafka.commit_every"),
-    ("enable.auto.offset.store", "belongs to Ebb: offsets are committed with the outputs; remove it"),
-    ("isolation.level", "belongs to Ebb: only committed records are read; remove it"),
-    ("transactional.id", "belongs to Ebb: it fences a predecessor of the same partition; remove it"),
-    ("transaction.timeout.ms", "belongs to Ebb: its deadlines rest on it; remove it"),
-    ("message.max.bytes", "belongs to Ebb: the output topics decide; remove it"),
-    ("enable.idempotence", "belongs to Ebb: transactions need it; remove it"),
-    ("enable.partition.eof", "belongs to Ebb: replay depends on it; remove it"),
-    ("enable.gapless.guarantee", "belongs to Ebb: transactions replace it; remove it"),
-    ("check.crcs", "belongs to Ebb: every record is checked; remove it"),
-    ("acks", "belongs to Ebb: transactions need all replicas; remove it"),
+/// Properties that Ebb sets itself, and what to do instead.
+const RESERVED: [(&str, &str); 18] = [
+    ("bootstrap.servers", "is set by Ebb; use kafka.brokers"),
+    ("metadata.broker.list", "is set by Ebb; use kafka.brokers"),
+    ("group.id", "is set by Ebb; use kafka.group"),
+    ("group.instance.id", "is set by Ebb; use kafka.instance"),
+    ("auto.offset.reset", "is set by Ebb: a reset would silently skip or repeat events; use kafka.start"),
+    ("enable.auto.commit", "is set by Ebb: offsets are committed with the outputs; use kafka.commit_every"),
+    ("auto.commit.enable", "is set by Ebb: offsets are committed with the outputs; use kafka.commit_every"),
+    ("auto.commit.interval.ms", "is set by Ebb: offsets are committed with the outputs; use kafka.commit_every"),
+    ("enable.auto.offset.store", "is set by Ebb: offsets are committed with the outputs; remove it"),
+    ("isolation.level", "is set by Ebb: only committed records are read; remove it"),
+    ("transactional.id", "is set by Ebb: it fences the previous owner of a partition; remove it"),
+    ("transaction.timeout.ms", "is set by Ebb: its deadlines depend on it; remove it"),
+    ("message.max.bytes", "is set by Ebb from the limits of the output topics; remove it"),
+    ("enable.idempotence", "is set by Ebb: transactions need it; remove it"),
+    ("enable.partition.eof", "is set by Ebb: replay depends on it; remove it"),
+    ("enable.gapless.guarantee", "is set by Ebb: transactions replace it; remove it"),
+    ("check.crcs", "is set by Ebb: every record is checked; remove it"),
+    ("acks", "is set by Ebb: transactions need all replicas; remove it"),
 ];
 
 #[cfg(test)]
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_property_hides_is_known_by_its_name() {
+    fn secret_properties_are_recognised_by_name() {
         for name in [
             "sasl.password",
             "ssl.key.password",
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn brokers_have_a_host_and_a_port() {
+    fn broker_has_a_host_and_a_port() {
         for broker in ["localhost:9092", "10.0.0.1:1", "[::1]:9092", "kafka-0.kafka.svc:9092"] {
             assert!(is_broker(broker), "{broker}");
         }

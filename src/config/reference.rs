@@ -1,61 +1,63 @@
-//! The reference: every key as commented YAML, from its declaration. It reads back as a configuration.
+//! The reference: every declared key as commented YAML that parses as a configuration.
 
 use std::fmt;
 
-use super::read::{Inside, Key};
+use super::parser::{Children, KeyDeclaration};
 
 const WIDTH: usize = 100;
 
-/// Every key with its documentation, form and default. Keys that may be left out are commented out without a space:
-/// what remains without the `#` is YAML again.
-pub(super) fn reference(keys: &Inside) -> String {
+/// Every key with its documentation, syntax and default. Keys that may be left out are commented out without a space
+/// after the `#`: without the `#` they are YAML again.
+pub(super) fn reference(keys: &Children) -> String {
     let mut out = String::new();
-    if let Inside::Keys(keys) = keys {
+    if let Children::Keys(keys) = keys {
         section(keys, "", "", &mut out);
     }
     out
 }
 
-fn section(keys: &[Key], indent: &str, mark: &str, out: &mut String) {
+fn section(keys: &[KeyDeclaration], indent: &str, marker: &str, out: &mut String) {
     for key in keys {
-        let may_be_empty = matches!(key.inside, Inside::Named(_)) && key.texts.default.is_some();
-        let mark = if key.is_optional || may_be_empty { "#" } else { mark };
+        let may_be_empty = matches!(key.children, Children::Named(_)) && key.texts.default.is_some();
+        let marker = if key.is_optional || may_be_empty { "#" } else { marker };
         let inner = format!("{indent}  ");
         comment(key, indent, out);
-        match &key.inside {
-            Inside::Keys(keys) => {
-                line(out, indent, mark, format_args!("{}:", key.name));
-                section(keys, &inner, mark, out);
+        match &key.children {
+            Children::Keys(keys) => {
+                line(out, indent, marker, format_args!("{}:", key.name));
+                section(keys, &inner, marker, out);
             }
-            Inside::Named(keys) => {
-                line(out, indent, mark, format_args!("{}:", key.name));
-                line(out, &inner, mark, format_args!("name:"));
-                section(keys, &format!("{inner}  "), mark, out);
+            Children::Named(keys) => {
+                line(out, indent, marker, format_args!("{}:", key.name));
+                line(out, &inner, marker, format_args!("name:"));
+                section(keys, &format!("{inner}  "), marker, out);
             }
-            Inside::Value | Inside::Properties => {
+            Children::None | Children::Properties => {
                 let value = key.texts.default.or(key.texts.example).unwrap_or_default();
-                line(out, indent, mark, format_args!("{}: {value}", key.name));
+                line(out, indent, marker, format_args!("{}: {value}", key.name));
             }
         }
     }
 }
 
-fn line(out: &mut String, indent: &str, mark: &str, text: fmt::Arguments<'_>) {
-    out.push_str(&format!("{indent}{mark}{text}\n"));
+fn line(out: &mut String, indent: &str, marker: &str, text: fmt::Arguments<'_>) {
+    out.push_str(&format!("{indent}{marker}{text}\n"));
 }
 
-fn comment(key: &Key, indent: &str, out: &mut String) {
+fn comment(key: &KeyDeclaration, indent: &str, out: &mut String) {
     wrap(key.doc.join(" ").trim(), indent, out);
-    if !matches!(key.inside, Inside::Keys(_)) {
-        let presence = match (key.texts.default, key.is_optional) {
-            (Some(default), _) => format!("Default: {default}"),
-            (None, true) => "Optional.".to_string(),
-            (None, false) => "Required.".to_string(),
-        };
-        wrap(&format!("Form: {}. {presence}", key.form), indent, out);
-        if let (Some(_), Some(example)) = (key.texts.default, key.texts.example) {
-            wrap(&format!("Such as: {example}"), indent, out);
-        }
+    if matches!(key.children, Children::Keys(_)) {
+        return;
+    }
+    let texts = key.texts;
+    let presence = match (texts.default.or(texts.derived), key.is_optional) {
+        (Some(default), _) => format!("Default: {default}"),
+        (None, true) => "Optional.".to_string(),
+        (None, false) => "Required.".to_string(),
+    };
+    wrap(&format!("Syntax: {}. {presence}", key.syntax), indent, out);
+    if let (Some(_), Some(example)) = (texts.default, texts.example) {
+        wrap(&format!("Example: {example}"), indent, out);
     }
 }
 

@@ -1,23 +1,23 @@
-//! The keys of the service itself: logging, HTTP, checkpoints and the limits of a record.
+//! The keys of the service itself: logging, HTTP, checkpoints and record limits.
 
-use super::declare::{choice, section};
-use super::kinds::Maybe;
-use super::scalars::{Address, Count, Duration, FilePath, Size};
+use super::composite::Optional;
+use super::declare::{OneOf, choice, section};
+use super::scalars::{DurationRange, FilePath, IntegerRange, ListenAddress, SizeRange};
 
-const HOUR: u64 = 3_600_000;
+const HOUR_MS: u64 = 3_600_000;
 
 section! {
-    /// What is logged, and how.
-    pub struct Log {
-        /// `pretty` for people, `json` for machines: one object a line.
-        format: LogFormat = "pretty";
-        /// The least important thing that is logged.
-        level: LogLevel = "info";
+    /// Logging.
+    pub struct LogConfig {
+        /// `pretty` for people, `json` for machines: one object per line.
+        format: OneOf<LogFormat> = "pretty";
+        /// The lowest level that is logged.
+        level: OneOf<LogLevel> = "info";
     }
 }
 
 choice! {
-    /// How a log line looks.
+    /// The format of log lines.
     pub enum LogFormat {
         Pretty = "pretty",
         Json = "json",
@@ -25,7 +25,7 @@ choice! {
 }
 
 choice! {
-    /// How important a log line must be.
+    /// The lowest level that is logged.
     pub enum LogLevel {
         Off = "off",
         Error = "error",
@@ -37,89 +37,91 @@ choice! {
 }
 
 section! {
-    /// The HTTP service and its limits.
-    pub struct Http {
-        /// Where questions and events are answered. Port 0 takes any free port.
-        listen: Address = "127.0.0.1:8080";
-        /// Where `/metrics`, `/livez` and `/readyz` are answered instead, in the clear and without tokens, so that they need
-        /// not be public. Without it they are answered with the rest, `/metrics` only with a token where there are any.
-        admin_listen: Maybe<Address>, eg "127.0.0.1:9090";
-        /// The file with the tokens that callers must send as `authorization: Bearer TOKEN`. One a line: a name, `read` or
-        /// `write` (which includes `read`), and the token, or `sha256:` and its hash. Read again when it changes.
-        tokens_file: Maybe<FilePath>, eg "/run/secrets/ebb/tokens";
-        /// Where callers may come from while there are no tokens: `loopback`, or `anywhere` when the network itself keeps
-        /// strangers out. Those whose certificates `tls.client_ca` signed are no strangers.
-        without_tokens: WithoutTokens = "loopback";
-        /// Encrypts `listen`. Files are read again when they change.
-        tls: Maybe<Tls>, eg "{certificate: /run/secrets/ebb/tls.crt, key: /run/secrets/ebb/tls.key}";
-        /// The largest request body. A batch of 10,000 events must fit.
-        max_body: Size<1024, {1 << 30}> = "8MiB";
-        /// How long a request may take, from the end of its head to the answer, its body included.
-        request_timeout: Duration<10, HOUR> = "10s";
-        /// How long a client may take to send the head of a request.
-        header_timeout: Duration<10, HOUR> = "5s";
-        /// How long a connection may wait for its next request.
-        idle_timeout: Duration<10, HOUR> = "30s";
-        /// How many connections are served at once; more are refused.
-        max_connections: Count<1, 1_000_000> = "4096";
-        /// How long requests in flight may finish after a stop was asked for.
-        drain: Duration<0, HOUR> = "10s";
+    /// The HTTP server and its limits.
+    pub struct HttpConfig {
+        /// The address of the API. Port 0 selects any free port.
+        listen: ListenAddress = "127.0.0.1:8080";
+        /// A separate address for `/metrics`, `/livez` and `/readyz`, without TLS and without tokens, so that they need not be
+        /// public. Without it they are served on `listen`, where `/metrics` requires a token if tokens are configured.
+        admin_listen: Optional<ListenAddress>, eg "127.0.0.1:9090";
+        /// The file with the tokens that clients send as `authorization: Bearer TOKEN`. Each line has a name, a scope (`read`,
+        /// or `write`, which includes `read`), and the token or `sha256:` and its hash. The file is reloaded when it changes.
+        tokens_file: Optional<FilePath>, eg "/run/secrets/ebb/tokens";
+        /// Where clients may connect from while no tokens are configured: `loopback`, or `anywhere` if the network restricts
+        /// access. Clients with a certificate signed by `tls.client_ca` may connect from anywhere.
+        without_tokens: OneOf<AnonymousAccess> = "loopback";
+        /// TLS on `listen`. The files are reloaded when they change.
+        tls: Optional<TlsConfig>, eg "{certificate: /run/secrets/ebb/tls.crt, key: /run/secrets/ebb/tls.key}";
+        /// The largest request body. It must hold a batch of up to 10,000 events.
+        max_body: SizeRange<1024, {1 << 30}> = "8MiB";
+        /// The maximum time from the end of the request head to the response, including the request body.
+        request_timeout: DurationRange<10, HOUR_MS> = "10s";
+        /// The maximum time to receive the head of a request.
+        header_timeout: DurationRange<10, HOUR_MS> = "5s";
+        /// How long an idle connection is kept open.
+        idle_timeout: DurationRange<10, HOUR_MS> = "30s";
+        /// The maximum number of concurrent connections; further connections are closed.
+        max_connections: IntegerRange<1, 1_000_000> = "4096";
+        /// How long requests in flight may take to finish during shutdown.
+        drain: DurationRange<0, HOUR_MS> = "10s";
     }
 }
 
 choice! {
-    /// From where callers need no token.
-    pub enum WithoutTokens {
+    /// Where clients without a token may connect from.
+    pub enum AnonymousAccess {
         Loopback = "loopback",
         Anywhere = "anywhere",
     }
 }
 
 section! {
-    /// The PEM files of a TLS server.
-    pub struct Tls {
-        /// The certificate, and after it those that lead to its authority.
+    /// The PEM files of the TLS server.
+    pub struct TlsConfig {
+        /// The certificate chain, beginning with the server's certificate.
         certificate: FilePath, eg "/run/secrets/ebb/tls.crt";
-        /// Its private key.
+        /// The private key of the certificate.
         key: FilePath, eg "/run/secrets/ebb/tls.key";
-        /// Authorities one of which must have signed the certificate that a client shows. Without it clients need none.
-        client_ca: Maybe<FilePath>, eg "/run/secrets/ebb/ca.crt";
+        /// Certificate authorities for client certificates. With it every client must present a certificate that one of them
+        /// signed.
+        client_ca: Optional<FilePath>, eg "/run/secrets/ebb/ca.crt";
     }
 }
 
-impl Http {
-    /// Whether anybody could ask and record.
-    pub(super) fn is_open_to_strangers(&self) -> bool {
-        let knows_clients = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+impl HttpConfig {
+    /// Whether clients on other machines could use the API without being authenticated, and `without_tokens` does not
+    /// permit that.
+    pub(super) fn allows_anonymous_remote_clients(&self) -> bool {
+        let verifies_clients = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         !self.listen.ip().to_canonical().is_loopback()
             && self.tokens_file.is_none()
-            && !knows_clients
-            && self.without_tokens == WithoutTokens::Loopback
+            && !verifies_clients
+            && self.without_tokens == AnonymousAccess::Loopback
     }
 }
 
 section! {
-    /// When shards are saved.
-    pub struct Checkpoint {
-        /// How often each shard is saved. A crash replays at most this much of the log.
-        every: Duration<10, HOUR> = "10s";
-        /// How long one write of the store may take before the store is given up.
-        deadline: Duration<100, HOUR> = "10s";
-        /// How many saves of each shard are kept.
-        generations: Count<2, 16> = "3";
+    /// Checkpoints of the shards.
+    pub struct CheckpointConfig {
+        /// The interval between checkpoints of a shard, and the most that has to be replayed after a crash.
+        every: DurationRange<10, HOUR_MS> = "10s";
+        /// How long a write to the store may take before the store is considered failed.
+        deadline: DurationRange<100, HOUR_MS> = "10s";
+        /// How many checkpoints of each shard are kept.
+        generations: IntegerRange<2, 16> = "3";
     }
 }
 
 section! {
-    /// What a record may be at most; larger ones end as `rejected(limits)`.
-    pub struct Limits {
-        /// Bytes of a record.
-        record: Size<64, {2 << 20}> = "1MiB";
-        /// How deep its objects and lists nest.
-        depth: Count<1, 120> = "64";
-        /// How many fields all its objects have together.
-        fields: Count<1, 1_000_000> = "1024";
-        /// Bytes of one field name.
-        key: Size<1, {1 << 20}> = "1KiB";
+    /// Limits on a record. A record that exceeds one is `rejected(limits)`.
+    pub struct LimitsConfig {
+        /// Size of a record.
+        record: SizeRange<64, {2 << 20}> = "1MiB";
+        /// Nesting depth of objects and lists.
+        depth: IntegerRange<1, 120> = "64";
+        /// Number of fields in all objects of the record.
+        fields: IntegerRange<1, 1_000_000> = "1024";
+        /// Length of a field name.
+        key: SizeRange<1, {1 << 20}> = "1KiB";
     }
 }

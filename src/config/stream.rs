@@ -1,90 +1,92 @@
-//! The keys of a stream: its topic, how an event is read from a record, the views over it, and where verdicts go.
+//! The keys of a stream: its topic, how a record becomes an event, the views over it, and the output topics.
 
-use super::aggregate::{Aggregate, Frequency, Measure};
-use super::declare::{choice, section};
-use super::dedup::{Cost, Dedup, Prior};
-use super::kinds::{List, Maybe, Named};
-use super::read::{Kind, Reader};
-use super::scalars::{Count, Duration, OWN_NAME, Topic, scalar};
+use super::aggregate::{AggregateConfig, FrequencyConfig, MeasureConfig};
+use super::composite::{ListOf, MapOf, Optional};
+use super::declare::{OneOf, choice, enum_names, section};
+use super::dedup::{CostConfig, DedupConfig, PriorConfig};
+use super::parser::{ConfigParser, Schema};
+use super::scalars::{DurationRange, IntegerRange, STREAM_PLACEHOLDER, TopicName, scalar};
 use super::tree::{Node, NodeKind};
-use ebb_core::EventSpecError;
+use ebb_core::{EventSpecError, TimeUnit};
 
-const MOST_PATHS: usize = 32;
-const DAY: u64 = 86_400_000;
+const MAX_PATHS: usize = 32;
+const DAY_MS: u64 = 86_400_000;
 
 section! {
-    /// One topic, how to read an event from it, and the views kept over it.
-    pub struct Stream {
-        /// The topic that is read.
-        topic: Topic = "<stream>";
-        /// How many partitions the embedded service keeps. With Kafka the topic decides.
-        partitions: Count<1, 4096> = "1";
+    /// One topic, how its records become events, and the views over these events.
+    pub struct StreamConfig {
+        /// The source topic.
+        topic: TopicName = "<stream>";
+        /// Number of partitions of the embedded service. With Kafka the topic determines it.
+        partitions: IntegerRange<1, 4096> = "1";
         /// How a record becomes an event.
-        event: Event, eg "{item: [ip, ad]}";
-        /// Which events are duplicates.
-        dedup: Dedup = "{}";
-        /// How often items were seen lately.
-        frequency: Maybe<Frequency>;
-        /// Sums, counts, quantiles and top items whose old data fades away, by names of your choice.
-        aggregates: Named<Aggregate> = "{}";
-        /// The topics that events go to after their verdict (Kafka only).
-        output: Maybe<Output>;
-        /// What Kafka's readers may rely on (Kafka only).
-        delivery: Delivery = "exactly-once";
+        event: EventConfig, eg "{item: [ip, ad]}";
+        /// Duplicate detection.
+        dedup: DedupConfig = "{}";
+        /// Decayed number of events per item.
+        frequency: Optional<FrequencyConfig>;
+        /// Decayed sums, counts, quantiles and top items, by name.
+        aggregates: MapOf<AggregateConfig> = "{}";
+        /// The topics that events are written to, by verdict (Kafka only).
+        output: Optional<OutputConfig>;
+        /// Delivery guarantee of the output topics (Kafka only).
+        delivery: OneOf<DeliveryConfig> = "exactly-once";
     }
-    rules check_stream
+    check check_stream
 }
 
 choice! {
-    /// What readers of the outputs may rely on.
-    pub enum Delivery {
+    /// Delivery guarantee of the output topics.
+    pub enum DeliveryConfig {
         /// Outputs and offsets are committed in one transaction.
         ExactlyOnce = "exactly-once",
-        /// No transactions: a crash may repeat outputs.
+        /// No transactions: outputs may be repeated after a crash.
         AtLeastOnce = "at-least-once",
     }
 }
 
 section! {
-    /// How a record's JSON becomes an event. Fields are named by paths: `user.id`; a dot in a name is written `\.`.
-    pub struct Event {
-        /// What must not repeat: one field or several, together.
-        item: List<FieldPath, MOST_PATHS>, eg "[ip, ad]";
-        /// Whose state the event belongs to, such as a campaign.
-        key: Maybe<FieldPath>, eg "campaign";
-        /// When it happened: a path, or `{path: ts, unit: s}`. Without it the record's own timestamp counts.
-        time: Maybe<TimeField>, eg "{path: ts, unit: ms}";
-        /// The identity of the observation, so that a redelivery is not counted twice by aggregates.
-        id: Maybe<FieldPath>, eg "click_id";
+    /// How a record's JSON becomes an event. Fields are named by paths such as `user.id`; a dot within a name is written
+    /// `\.`.
+    pub struct EventConfig {
+        /// The field or fields that together identify an item. Two events with the same item are duplicates.
+        item: ListOf<PathSyntax, MAX_PATHS>, eg "[ip, ad]";
+        /// The key that the event belongs to, such as a campaign. Items of different keys are different.
+        key: Optional<PathSyntax>, eg "campaign";
+        /// The event time: a path, or `{path: ts, unit: s}`. Without it the timestamp of the record is used.
+        time: Optional<EventTimeSyntax>, eg "{path: ts, unit: ms}";
+        /// The identity of the observation, so that aggregates count a redelivered event once.
+        id: Optional<PathSyntax>, eg "click_id";
         /// A number to aggregate, such as a cost.
-        value: Maybe<FieldPath>, eg "cost";
-        /// How many observations the event stands for.
-        weight: Maybe<FieldPath>, eg "count";
-        /// How much the event matters to the importance filters.
-        importance: Maybe<FieldPath>, eg "tier";
-        /// An event dated further than this after its record is rejected: it would expire the window.
-        max_skew: Duration<0, DAY> = "5m";
+        value: Optional<PathSyntax>, eg "cost";
+        /// The number of observations that the event represents.
+        weight: Optional<PathSyntax>, eg "count";
+        /// The importance of the event, for the importance filters.
+        importance: Optional<PathSyntax>, eg "tier";
+        /// An event whose time is further than this ahead of its record's timestamp is rejected: it would expire the
+        /// window.
+        max_skew: DurationRange<0, DAY_MS> = "5m";
     }
-    rules check_event
+    check check_event
 }
 
 section! {
-    /// The topics that events go to after their verdict. A verdict without a topic is only counted.
-    pub struct Output {
-        /// Events seen for the first time within the window.
-        unique: Maybe<Topic>, eg "<stream>.unique";
-        /// Events seen before within the window.
-        duplicate: Maybe<Topic>, eg "<stream>.duplicate";
+    /// The topics that events are written to, by verdict. Events of a verdict without a topic are only counted.
+    pub struct OutputConfig {
+        /// Events whose item was not seen within the window.
+        unique: Optional<TopicName>, eg "<stream>.unique";
+        /// Events whose item was seen within the window.
+        duplicate: Optional<TopicName>, eg "<stream>.duplicate";
         /// Events older than the window.
-        late: Maybe<Topic>, eg "<stream>.late";
-        /// Records that are no event, with the reason in a header.
-        rejected: Maybe<Topic>, eg "<stream>.rejected";
+        late: Optional<TopicName>, eg "<stream>.late";
+        /// Records that cannot be read as an event. A header contains the reason.
+        rejected: Optional<TopicName>, eg "<stream>.rejected";
     }
-    rules check_output
+    check check_output
 }
 
-impl Output {
-    /// The topics with their verdicts.
+impl OutputConfig {
+    /// The configured topics with their verdicts.
     pub fn topics(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("unique", &self.unique),
@@ -96,30 +98,30 @@ impl Output {
     }
 }
 
-impl Stream {
-    /// Puts the stream's name where its topics ask for it.
-    pub(super) fn take_name(&mut self, name: &str) {
+impl StreamConfig {
+    /// Replaces the placeholder in topic names by the stream's name.
+    pub(super) fn resolve_topics(&mut self, name: &str) {
         let outputs = self.output.iter_mut().flat_map(|output| {
             [&mut output.unique, &mut output.duplicate, &mut output.late, &mut output.rejected].into_iter().flatten()
         });
         for topic in outputs.chain([&mut self.topic]) {
-            *topic = topic.replace(OWN_NAME, name);
+            *topic = topic.replace(STREAM_PLACEHOLDER, name);
         }
     }
 
-    /// Every path that is read from a record, each once, in order.
+    /// Every path that is read from a record, sorted and without duplicates.
     pub fn paths(&self) -> Vec<&Path> {
         let event = &self.event;
         let single = [&event.key, &event.id, &event.value, &event.weight, &event.importance];
         let penalties = self.dedup.rules.iter().filter_map(|rule| rule.penalty.as_ref()).chain(&self.dedup.penalty);
         let costs = penalties.flat_map(|penalty| [&penalty.false_duplicate, &penalty.missed_duplicate]);
         let costs = costs.filter_map(|cost| match cost {
-            Cost::Field(path) => Some(path),
-            Cost::Constant(_) => None,
+            CostConfig::Field(path) => Some(path),
+            CostConfig::Constant(_) => None,
         });
         let aggregates = self.aggregates.values().flat_map(|aggregate| match &aggregate.of {
-            Measure::Field(path) => [Some(path), aggregate.top.as_ref()],
-            Measure::Count | Measure::Value | Measure::Weight => [None, aggregate.top.as_ref()],
+            MeasureConfig::Field(path) => [Some(path), aggregate.top.as_ref()],
+            MeasureConfig::Count | MeasureConfig::Value | MeasureConfig::Weight => [None, aggregate.top.as_ref()],
         });
         let time = event.time.iter().map(|time| &time.path);
         let all = event.item.iter().chain(time).chain(single.into_iter().flatten()).chain(costs);
@@ -130,119 +132,113 @@ impl Stream {
     }
 }
 
-fn check_event(event: &mut Event, node: &Node, reader: &mut Reader) {
+fn check_event(event: &mut EventConfig, node: &Node, parser: &mut ConfigParser) {
     if event.item.is_empty() {
-        reader.rule(node, "item", &[], "is an empty list; name at least one field");
+        parser.key_error(node, "item", &[], "is empty; list at least one field");
     }
     for (index, path) in event.item.iter().enumerate() {
         if event.item[..index].contains(path) {
-            reader.rule(node, "item", &[], format_args!("names {path} twice; once is enough"));
+            parser.key_error(node, "item", &[], format_args!("lists {path} twice; list each field once"));
         }
     }
 }
 
-fn check_output(output: &mut Output, node: &Node, reader: &mut Reader) {
-    if !reader.with_kafka {
-        reader.report(node, "needs Kafka, and there is no kafka section; add kafka: {brokers: …} or remove this");
+fn check_output(output: &mut OutputConfig, node: &Node, parser: &mut ConfigParser) {
+    if !parser.with_kafka {
+        parser.error(node, "requires Kafka; add a kafka section, or remove this section");
     } else if output.topics().next().is_none() {
-        reader.report(node, "names no topic; set unique, duplicate, late or rejected");
+        parser.error(node, "has no topics; set unique, duplicate, late or rejected");
     }
 }
 
-fn check_stream(stream: &mut Stream, node: &Node, reader: &mut Reader) {
-    if reader.with_kafka && stream.partitions != 1 {
-        let message = "belongs to the embedded service; with Kafka the topic decides, remove it";
-        reader.rule(node, "partitions", &[], message);
+fn check_stream(stream: &mut StreamConfig, node: &Node, parser: &mut ConfigParser) {
+    if parser.with_kafka && stream.partitions != 1 {
+        let message = "applies to the embedded service only; remove it, the topic determines the number of partitions";
+        parser.key_error(node, "partitions", &[], message);
     }
-    if stream.dedup.prior == Prior::AutoFrequency && stream.frequency.is_none() {
-        let message = "auto-frequency needs the frequency view; add frequency: {}";
-        reader.rule(node, "dedup.prior", &["frequency"], message);
+    if stream.dedup.prior == PriorConfig::AutoFrequency && stream.frequency.is_none() {
+        let message = "auto-frequency requires the frequency view; add frequency: {}";
+        parser.key_error(node, "dedup.prior", &["frequency"], message);
     }
-    super::dedup::check_with_event(&stream.dedup, &stream.event, node, reader);
+    super::dedup::check_with_event(&stream.dedup, &stream.event, node, parser);
     for (name, aggregate) in &stream.aggregates {
         let at = format!("aggregates.{name}");
-        super::aggregate::check_with_event(aggregate, &stream.event, &at, node, reader);
+        super::aggregate::check_with_event(aggregate, &stream.event, &at, node, parser);
     }
     let paths = stream.paths().len();
-    if paths > MOST_PATHS {
-        let message = format!("the stream reads {paths} fields of a record in all; name at most {MOST_PATHS}");
-        reader.rule(node, "event", &[], message);
+    if paths > MAX_PATHS {
+        let message = format!("the stream reads {paths} different fields of a record; the maximum is {MAX_PATHS}");
+        parser.key_error(node, "event", &[], message);
     }
 }
 
 pub use ebb_core::Path;
 
-/// Reads `user.id`; a dot within a name is written `\.`, a backslash `\\`.
+/// Reads `user.id`; a dot within a name is text `\.`, a backslash `\\`.
 pub(super) fn parse_path(text: &str) -> Result<Path, String> {
-    text.parse().map_err(|error: EventSpecError| format!("{error}; write {}", FieldPath::form()))
+    text.parse().map_err(|error: EventSpecError| format!("{error}; expected {}", PathSyntax::syntax()))
 }
 
-/// A path to a field.
+/// The syntax of a path to a field.
 #[derive(Debug)]
-pub struct FieldPath;
+pub struct PathSyntax;
 
-impl Kind for FieldPath {
-    type Out = Path;
+impl Schema for PathSyntax {
+    type Value = Path;
 
-    fn form() -> String {
-        "a path of at most 8 steps such as user.id (a dot in a name is \\.)".into()
+    fn syntax() -> String {
+        "a path of at most 8 names such as user.id (a dot within a name is written \\.)".into()
     }
 
-    fn read(node: &Node, reader: &mut Reader) -> Option<Path> {
-        scalar(node, reader, &Self::form(), parse_path)
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<Path> {
+        scalar(node, parser, &Self::syntax(), parse_path)
     }
 
-    fn show(out: &Path) -> Option<Node> {
-        Some(Node::scalar(out))
+    fn to_node(value: &Path) -> Option<Node> {
+        Some(Node::scalar(value))
     }
 }
 
-choice! {
-    /// How a time is written.
-    pub enum TimeUnit {
-        /// Milliseconds since 1970.
-        Ms = "ms",
-        /// Seconds since 1970.
-        S = "s",
-        /// Microseconds since 1970.
-        Us = "us",
-        /// Nanoseconds since 1970.
-        Ns = "ns",
-        /// `2026-11-16T02:35:00Z`.
+enum_names! {
+    TimeUnit {
+        Milliseconds = "ms",
+        Seconds = "s",
+        Microseconds = "us",
+        Nanoseconds = "ns",
         Rfc3339 = "rfc3339",
     }
 }
 
 section! {
-    /// Where an event's time stands, and how it is written.
-    pub struct EventTime {
+    /// The field with the event time, and its unit.
+    pub struct EventTimeConfig {
         /// The field.
-        path: FieldPath, eg "ts";
-        /// How it is written.
-        unit: TimeUnit = "ms";
+        path: PathSyntax, eg "ts";
+        /// `ms`, `s`, `us` or `ns` since 1970-01-01 UTC, or `rfc3339` such as `2026-11-16T02:35:00Z`.
+        unit: OneOf<TimeUnit> = "ms";
     }
 }
 
-/// A path, or a path with a unit.
+/// The syntax of an [`EventTimeConfig`]: a path, or a path with a unit.
 #[derive(Debug)]
-pub struct TimeField;
+pub struct EventTimeSyntax;
 
-impl Kind for TimeField {
-    type Out = EventTime;
+impl Schema for EventTimeSyntax {
+    type Value = EventTimeConfig;
 
-    fn form() -> String {
+    fn syntax() -> String {
         "a path, or {path: PATH, unit: ms | s | us | ns | rfc3339}".into()
     }
 
-    fn read(node: &Node, reader: &mut Reader) -> Option<EventTime> {
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<EventTimeConfig> {
         match &node.kind {
-            NodeKind::Map(_) => EventTime::read(node, reader),
-            _ => Some(EventTime { path: FieldPath::read(node, reader)?, unit: TimeUnit::Ms }),
+            NodeKind::Map(_) => EventTimeConfig::from_node(node, parser),
+            _ => Some(EventTimeConfig { path: PathSyntax::from_node(node, parser)?, unit: TimeUnit::Milliseconds }),
         }
     }
 
-    fn show(out: &EventTime) -> Option<Node> {
-        EventTime::show(out)
+    fn to_node(value: &EventTimeConfig) -> Option<Node> {
+        EventTimeConfig::to_node(value)
     }
 }
 
@@ -253,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_split_at_dots_that_are_not_escaped() {
+    fn paths_are_split_at_unescaped_dots() {
         for (text, steps) in [
             ("ip", &["ip"][..]),
             ("user.id", &["user", "id"]),
@@ -266,17 +262,17 @@ mod tests {
     }
 
     #[test]
-    fn impossible_paths_are_refused_with_what_would_be_right() {
+    fn invalid_paths_are_refused_with_the_expected_syntax() {
         let long = "x".repeat(1025);
         for text in ["", ".", "a.", ".a", "a..b", r"a\", r"a\b", "a.b.c.d.e.f.g.h.i", &long] {
-            let told = parse_path(text).unwrap_err();
-            assert!(told.contains("write a path of at most 8 steps such as user.id"), "{text}: {told}");
+            let message = parse_path(text).unwrap_err();
+            assert!(message.contains("expected a path of at most 8 names such as user.id"), "{text}: {message}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_path_reads_back_from_what_is_shown(steps in proptest::collection::vec(r"[a-c.\\ü]{1,6}", 1..=8)) {
+        fn displayed_path_parses_back(steps in proptest::collection::vec(r"[a-c.\\ü]{1,6}", 1..=8)) {
             let text = steps.iter().map(|s| s.replace('\\', r"\\").replace('.', r"\.")).collect::<Vec<_>>().join(".");
             let path = parse_path(&text).unwrap();
             prop_assert_eq!(path.segments(), steps.as_slice());

@@ -1,73 +1,74 @@
-//! A configuration on one screen, for people who want to see what a file amounts to.
+//! A short description of a configuration for a terminal, printed by `ebb check`.
 
 use super::Config;
-use super::aggregate::{Aggregate, MeasureForm};
-use super::dedup::{Dedup, Sizing, Window};
+use super::aggregate::{AggregateConfig, MeasureSyntax};
+use super::declare::ConfigEnum;
+use super::dedup::{DedupConfig, FilterSizing, WindowConfig};
 use super::emit;
-use super::read::Kind;
-use super::stream::{Event, Stream};
+use super::parser::Schema;
+use super::stream::{EventConfig, StreamConfig};
 
-const MOST_STREAMS: usize = 12;
+const MAX_STREAMS: usize = 12;
 
-/// A few lines for the service and a few for each stream.
+/// A few lines for the service and for each stream.
 pub(super) fn summary(config: &Config) -> String {
     let source = match &config.kafka {
         Some(kafka) => format!("kafka {}, group {}", kafka.brokers, kafka.group),
-        None => "embedded: events come by HTTP".into(),
+        None => "embedded, events over HTTP".into(),
     };
     let mut lines = vec![
         format!("  {source}; {} workers; data in {}", config.workers, config.data_dir.display()),
         format!("  http on {}; checkpoints every {}", config.http.listen, config.checkpoint.every),
     ];
-    for (name, stream) in config.streams.iter().take(MOST_STREAMS) {
+    for (name, stream) in config.streams.iter().take(MAX_STREAMS) {
         lines.extend(stream_lines(name, stream));
     }
-    if config.streams.len() > MOST_STREAMS {
-        lines.push(format!("  and {} more streams", config.streams.len() - MOST_STREAMS));
+    if config.streams.len() > MAX_STREAMS {
+        lines.push(format!("  and {} more streams", config.streams.len() - MAX_STREAMS));
     }
     lines.join("\n") + "\n"
 }
 
-fn stream_lines(name: &str, stream: &Stream) -> Vec<String> {
+fn stream_lines(name: &str, stream: &StreamConfig) -> Vec<String> {
     let mut lines = vec![
         format!("  stream {name} from topic {}", stream.topic),
         format!("    event     {}", event(&stream.event)),
         format!("    dedup     {}", dedup(&stream.dedup)),
     ];
     if let Some(frequency) = &stream.frequency {
-        let (method, memory) = (frequency.method.word(), frequency.memory);
+        let (method, memory) = (frequency.method.name(), frequency.memory);
         lines.push(format!("    frequency half-life {}, {memory}, {method}", frequency.half_life));
     }
-    lines.extend(stream.aggregates.iter().map(|(name, kept)| format!("    aggregate {name}: {}", aggregate(kept))));
+    lines.extend(stream.aggregates.iter().map(|(name, config)| format!("    aggregate {name}: {}", aggregate(config))));
     if let Some(output) = &stream.output {
         let topics: Vec<String> = output.topics().map(|(verdict, topic)| format!("{verdict} to {topic}")).collect();
-        lines.push(format!("    output    {}, {}", topics.join(", "), stream.delivery.word()));
+        lines.push(format!("    output    {}, {}", topics.join(", "), stream.delivery.name()));
     }
     lines
 }
 
-fn event(event: &Event) -> String {
+fn event(event: &EventConfig) -> String {
     let item: Vec<String> = event.item.iter().map(ToString::to_string).collect();
     let key = event.key.as_ref().map(|key| format!(", per {key}")).unwrap_or_default();
     let time = event.time.as_ref().map_or("the record".to_string(), |time| time.path.to_string());
     format!("item {}{key}, time from {time}", item.join(" + "))
 }
 
-fn dedup(dedup: &Dedup) -> String {
-    let window = shown::<Window>(&dedup.window);
+fn dedup(dedup: &DedupConfig) -> String {
+    let window = printed::<WindowConfig>(&dedup.window);
     let size = match dedup.sizing() {
-        Sizing::Memory(bytes) => format!("{bytes} a partition"),
-        Sizing::Error { error, items } => format!("as large as error {error} needs with {items} items"),
+        FilterSizing::Memory(bytes) => format!("{bytes} per partition"),
+        FilterSizing::Error { error, items } => format!("sized for error {error} with {items} items"),
     };
-    format!("{}, window {window} from the {} sighting, {size}", dedup.filter.word(), dedup.seen.word())
+    format!("{}, window {window} from the {} event with an item, {size}", dedup.filter.name(), dedup.seen.name())
 }
 
-fn aggregate(aggregate: &Aggregate) -> String {
-    let (of, over, method) = (shown::<MeasureForm>(&aggregate.of), aggregate.over.word(), aggregate.method.word());
+fn aggregate(aggregate: &AggregateConfig) -> String {
+    let (of, over, method) = (printed::<MeasureSyntax>(&aggregate.of), aggregate.over.name(), aggregate.method.name());
     let keys = aggregate.keys.map(|keys| format!(", up to {keys} keys")).unwrap_or_default();
     format!("{of} over {over}, {method}, within {}%{keys}", aggregate.epsilon * 100.0)
 }
 
-fn shown<K: Kind>(out: &K::Out) -> String {
-    K::show(out).map(|node| emit::plain(&node)).unwrap_or_default()
+fn printed<S: Schema>(value: &S::Value) -> String {
+    S::to_node(value).map(|node| emit::plain(&node)).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! YAML text to a tree of scalars, lists and maps that remembers lines.
+//! Parses YAML text into a tree of scalars, lists and maps with line numbers.
 //!
-//! Promises: bounded work and memory on hostile text, duplicate keys refused, scalars kept as they were written
-//! (`0123`, `1.10` and `no` stay what they are). It deliberately does not know what any value means: the declared kind
-//! of a key decides that, not the way YAML guesses.
+//! Guarantees: work and memory are bounded for any input, duplicate keys are errors, and scalars keep their source text
+//! (`0123`, `1.10` and `no` are not converted). It does not interpret values: the schema of a key does, not YAML's rules for
+//! plain scalars.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Budget, NonFiniteFloatPolicy, Options, Spanned};
 
-/// The largest configuration that is read.
-pub const MOST_BYTES: usize = 1 << 20;
-const MOST_DEPTH: usize = 24;
-const MOST_NODES: usize = 50_000;
-const MOST_ALIASES: usize = 1_000;
+/// The maximum size of a configuration.
+pub const MAX_BYTES: usize = 1 << 20;
+const MAX_DEPTH: usize = 24;
+const MAX_NODES: usize = 50_000;
+const MAX_ALIASES: usize = 1_000;
 
-/// Where a value stands.
+/// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum SourceLocation {
     Line(u64),
     Variable(Arc<str>),
     Unknown,
 }
 
-impl Place {
-    /// The order in which people look: the file from its top, then the environment.
+impl SourceLocation {
+    /// The order of errors: by line of the file, then those of the environment.
     pub fn rank(&self) -> u64 {
         match self {
             Self::Unknown => 0,
@@ -35,10 +35,10 @@ impl Place {
     }
 }
 
-/// A value and where it stands.
+/// A value and its location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    pub place: Place,
+    pub location: SourceLocation,
     pub kind: NodeKind,
 }
 
@@ -52,7 +52,7 @@ pub enum NodeKind {
 
 impl Node {
     pub fn new(kind: NodeKind) -> Self {
-        Self { place: Place::Unknown, kind }
+        Self { location: SourceLocation::Unknown, kind }
     }
 
     pub fn scalar(text: impl fmt::Display) -> Self {
@@ -66,7 +66,7 @@ impl Node {
         }
     }
 
-    /// The node at `path` below this one: names of entries and positions in lists, separated by dots.
+    /// The node at `path` below this one: keys of maps and indices of lists, separated by dots.
     pub fn below(&self, path: &str) -> Option<&Node> {
         path.split('.').try_fold(self, |node, step| match &node.kind {
             NodeKind::List(items) => items.get(step.parse::<usize>().ok()?),
@@ -74,25 +74,25 @@ impl Node {
         })
     }
 
-    /// The tree of `text`, or why it is none. An empty document is an empty map.
+    /// Parses YAML text. An empty document is an empty node.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        if text.len() > MOST_BYTES {
-            return Err(YamlError::Large);
+        if text.len() > MAX_BYTES {
+            return Err(YamlError::TooLarge);
         }
         let raw: Raw = match serde_saphyr::from_str_with_options(text, options()) {
             Ok(raw) => raw,
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => return Err(yaml_error(&error)),
         };
-        Ok(raw.settle(text))
+        Ok(raw.into_node(text))
     }
 
-    /// The same tree, standing in an environment variable.
-    pub fn standing_in(mut self, variable: &Arc<str>) -> Self {
-        self.place = Place::Variable(variable.clone());
+    /// The same tree, located in an environment variable.
+    pub fn in_variable(mut self, variable: &Arc<str>) -> Self {
+        self.location = SourceLocation::Variable(variable.clone());
         self.kind = match self.kind {
-            NodeKind::List(nodes) => NodeKind::List(nodes.into_iter().map(|node| node.standing_in(variable)).collect()),
+            NodeKind::List(nodes) => NodeKind::List(nodes.into_iter().map(|node| node.in_variable(variable)).collect()),
             NodeKind::Map(entries) => {
-                NodeKind::Map(entries.into_iter().map(|(key, node)| (key, node.standing_in(variable))).collect())
+                NodeKind::Map(entries.into_iter().map(|(key, node)| (key, node.in_variable(variable))).collect())
             }
             plain => plain,
         };
@@ -100,86 +100,86 @@ impl Node {
     }
 }
 
-/// Why text is not a YAML tree.
+/// Why text cannot be parsed as YAML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
-    #[error("is larger than 1MiB; a configuration is a page or two")]
-    Large,
-    #[error("is not YAML that can be read: {message}")]
+    #[error("is larger than 1MiB")]
+    TooLarge,
+    #[error("is not valid YAML: {message}")]
     Syntax { line: Option<u64>, message: String },
 }
 
 fn options() -> Options {
     let mut budget = Budget::default();
-    budget.max_depth = MOST_DEPTH;
-    budget.flow_nesting_limit = MOST_DEPTH;
-    budget.max_nodes = MOST_NODES;
-    budget.max_events = 4 * MOST_NODES;
-    budget.max_aliases = MOST_ALIASES;
-    budget.max_anchors = MOST_ALIASES;
-    budget.max_merge_keys = MOST_ALIASES;
-    budget.max_recorded_anchor_events = MOST_NODES;
-    budget.max_total_scalar_bytes = MOST_BYTES;
+    budget.max_depth = MAX_DEPTH;
+    budget.flow_nesting_limit = MAX_DEPTH;
+    budget.max_nodes = MAX_NODES;
+    budget.max_events = 4 * MAX_NODES;
+    budget.max_aliases = MAX_ALIASES;
+    budget.max_anchors = MAX_ALIASES;
+    budget.max_merge_keys = MAX_ALIASES;
+    budget.max_recorded_anchor_events = MAX_NODES;
+    budget.max_total_scalar_bytes = MAX_BYTES;
     let mut options = Options::default();
     options.budget = Some(budget);
-    options.alias_limits.max_total_replayed_events = MOST_NODES;
+    options.alias_limits.max_total_replayed_events = MAX_NODES;
     options.non_finite_float_policy = NonFiniteFloatPolicy::AsString;
     options.reject_unsupported_tags = true;
     options.with_snippet = false;
     options
 }
 
-fn refusal(error: &serde_saphyr::Error) -> YamlError {
+fn yaml_error(error: &serde_saphyr::Error) -> YamlError {
     let error = error.without_snippet();
     let line = error.location().map(|location| location.line()).filter(|line| *line > 0);
     let message: String = error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
     YamlError::Syntax { line, message: message.trim().to_string() }
 }
 
-/// What the YAML crate yields, before plain scalars get their source text back.
+/// A node as deserialized by serde-saphyr. Plain scalars do not have their source text yet.
 struct Raw(Spanned<RawKind>);
 
 enum RawKind {
     Empty,
-    /// Text that YAML took for a string.
+    /// A YAML string.
     Text(String),
-    /// A plain scalar that YAML took for a truth value or a number: its source text counts.
+    /// A plain scalar that YAML reads as a boolean or a number; it is replaced by its source text.
     Plain(String),
     List(Vec<Raw>),
     Map(Vec<(Spanned<String>, Raw)>),
 }
 
 impl Raw {
-    fn settle(self, source: &str) -> Node {
+    fn into_node(self, source: &str) -> Node {
         let Spanned { value, referenced, defined } = self.0;
         let kind = match value {
             RawKind::Empty => NodeKind::Empty,
             RawKind::Text(text) => NodeKind::Scalar(text),
-            RawKind::Plain(text) => NodeKind::Scalar(written(source, &defined).unwrap_or(text)),
-            RawKind::List(items) => NodeKind::List(items.into_iter().map(|item| item.settle(source)).collect()),
-            RawKind::Map(entries) => NodeKind::Map(entries.into_iter().map(|entry| settled(entry, source)).collect()),
+            RawKind::Plain(text) => NodeKind::Scalar(source_text(source, &defined).unwrap_or(text)),
+            RawKind::List(items) => NodeKind::List(items.into_iter().map(|item| item.into_node(source)).collect()),
+            RawKind::Map(entries) => NodeKind::Map(entries.into_iter().map(|entry| map_entry(entry, source)).collect()),
         };
-        Node { place: place(&referenced), kind }
+        Node { location: location(&referenced), kind }
     }
 }
 
-/// An entry stands where its key stands, also when its value begins further down.
-fn settled((key, raw): (Spanned<String>, Raw), source: &str) -> (String, Node) {
-    let mut node = raw.settle(source);
-    if let line @ Place::Line(_) = place(&key.referenced) {
-        node.place = line;
+/// The location of an entry is that of its key, even if its value starts on a later line.
+fn map_entry((key, raw): (Spanned<String>, Raw), source: &str) -> (String, Node) {
+    let mut node = raw.into_node(source);
+    if let line @ SourceLocation::Line(_) = location(&key.referenced) {
+        node.location = line;
     }
     (key.value, node)
 }
 
-fn place(location: &serde_saphyr::Location) -> Place {
+fn location(location: &serde_saphyr::Location) -> SourceLocation {
     match location.line() {
-        0 => Place::Unknown,
-        line => Place::Line(line),
+        0 => SourceLocation::Unknown,
+        line => SourceLocation::Line(line),
     }
 }
 
-fn written(source: &str, location: &serde_saphyr::Location) -> Option<String> {
+fn source_text(source: &str, location: &serde_saphyr::Location) -> Option<String> {
     let span = location.span();
     let from = usize::try_from(span.byte_offset()?).ok()?;
     let to = from.checked_add(usize::try_from(span.byte_len()?).ok()?)?;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_stay_as_they_were_written() {
+    fn scalars_keep_their_source_text() {
         let tree =
             Node::parse("a: 0123\nb: 1.10\nc: no\nd: True\ne: '7'\nf: 99999999999999999999999\ng: .nan\nh: -0\n")
                 .unwrap();
@@ -277,9 +277,9 @@ mod tests {
     }
 
     #[test]
-    fn entries_stand_at_the_line_of_their_key() {
+    fn location_of_an_entry_is_the_line_of_its_key() {
         let tree = Node::parse("a: 1\nb:\n\n  c: [x,\n   y]\n").unwrap();
-        assert_eq!(tree.child("b").unwrap().place, Place::Line(2));
-        assert_eq!(tree.child("b").unwrap().child("c").unwrap().place, Place::Line(4));
+        assert_eq!(tree.child("b").unwrap().location, SourceLocation::Line(2));
+        assert_eq!(tree.child("b").unwrap().child("c").unwrap().location, SourceLocation::Line(4));
     }
 }

@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 
 use super::{plans, secret};
-use crate::config::Config;
-use crate::config::dedup::Window;
-use crate::config::stream::Stream;
+use crate::config::dedup::WindowConfig;
+use crate::config::stream::StreamConfig;
+use crate::config::{Config, ConfigEnum};
 use ebb_eval::{EvalStream, Labels, Report};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::HashKey;
@@ -49,7 +49,7 @@ fn streams(config: &Config, names: &[String]) -> anyhow::Result<Vec<EvalStream>>
     }
     let key = hash_key(config)?;
     let chosen = config.streams.iter().filter(|(name, _)| names.is_empty() || names.contains(name));
-    let stream = |(name, stream): (&String, &Stream)| {
+    let stream = |(name, stream): (&String, &StreamConfig)| {
         anyhow::ensure!(
             stream.event.time.is_some(),
             "streams.{name}.event.time: is missing, and lines of a file have no time of their own; name the field"
@@ -58,10 +58,10 @@ fn streams(config: &Config, names: &[String]) -> anyhow::Result<Vec<EvalStream>>
         let labels = Labels {
             name: name.clone(),
             window: plan.dedup.window().map(|_| match stream.dedup.window {
-                Window::Time(window) => window.to_string(),
-                Window::Events(events) => format!("{events} events"),
+                WindowConfig::Time(window) => window.to_string(),
+                WindowConfig::Events(events) => format!("{events} events"),
             }),
-            filter: stream.dedup.filter.word(),
+            filter: stream.dedup.filter.name(),
         };
         Ok(EvalStream { labels, plan, partitions: stream.partitions as u32 })
     };

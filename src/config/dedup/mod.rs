@@ -1,98 +1,106 @@
-//! The keys of the dedup view: which filter, how large, over which window, and what a wrong answer costs.
+//! The keys of the dedup view: the filter, its size and window, and the penalties of wrong answers.
 
-mod kinds;
-mod rules;
+mod checks;
+mod defaults;
+mod values;
 
-use super::declare::{choice, section};
-use super::kinds::{List, Maybe};
-use super::scalars::{Count, Duration, Fraction, Positive, Size, Text};
+use super::composite::{ListOf, Optional};
+use super::declare::{OneOf, choice, enum_names, section};
+use super::scalars::{DurationRange, Fraction, IntegerRange, PositiveNumber, ShortText, SizeRange};
+use ebb_core::Seen;
 use ebb_sketch::units::Bytes;
 
-pub use kinds::{Cost, CostForm, Prior, PriorForm, Window};
-pub(super) use rules::check_with_event;
+pub(super) use checks::check_with_event;
+pub use values::{CostConfig, CostSyntax, PriorConfig, PriorSyntax, WindowConfig};
 
-const DAY: u64 = 86_400_000;
-const LONGEST: u64 = 3660 * DAY;
-const MOST_EVENTS: u64 = 1 << 40;
-const DEFAULT_MEMORY: Bytes = Bytes(64 << 20);
+const DAY_MS: u64 = 86_400_000;
+const MAX_WINDOW_MS: u64 = 3660 * DAY_MS;
+const MAX_EVENTS: u64 = 1 << 40;
 
 section! {
-    /// Which events are duplicates.
-    pub struct Dedup {
-        /// How long an item is remembered: a time, or a number of events such as `1000000 events`.
-        window: Window = "24h";
-        /// Memory of the filter, for each partition. `64MiB` unless `error` is given.
-        memory: Maybe<Size<1024, {1 << 40}>>, eg "64MiB";
-        /// Instead of `memory`: the share of unique events that may be called duplicates. Needs `rate` or `items`.
-        error: Maybe<Fraction>, eg "0.001";
-        /// Events a second that are expected in each partition.
-        rate: Maybe<Positive<1_000_000_000>>, eg "2000";
-        /// Distinct items that are expected within the window, in each partition.
-        items: Maybe<Count<1, MOST_EVENTS>>, eg "10000000";
-        /// How far an event may lie behind the newest one and still be judged by its own whole window (time windows
-        /// only). An older one that is not remembered is `late`. An eighth of the window unless given.
-        lateness: Maybe<Duration<0, LONGEST>>, eg "1h";
-        /// From when the window counts: `first` = from the accepted event (one charge a window), `last` = from the
-        /// latest sighting.
-        seen: Seen = "first";
-        /// The structure that remembers.
-        filter: Filter = "timing";
-        /// Bits of a cell. Chosen from the window and the memory when absent.
-        bits: Maybe<Count<3, 8>>, eg "4";
-        /// Cells that each item touches. Chosen from the window and the memory when absent.
-        cells: Maybe<Count<1, 16>>, eg "4";
-        /// Blocks that the window is cut into (filter `timing`).
-        blocks: Maybe<Count<1, 253>>, eg "12";
-        /// Cells that are counted down for each event (`stable` and importance filters). Tuned to `error` when absent.
-        decrements: Maybe<Count<1, 4096>>, eg "10";
-        /// The largest importance (importance filters).
-        importance_max: Positive<1_000_000_000> = "10";
-        /// What wrong answers cost. Without it the filter's own answer stands.
-        penalty: Maybe<Penalty>;
-        /// How likely a repeat is before looking: `auto` learns it, `auto-frequency` learns it for rare and frequent
-        /// items apart (needs the `frequency` view), a number gives it.
-        prior: PriorForm = "auto";
-        /// How many of the heaviest keys get a filter of their own, so that a flood on one leaves others alone.
-        isolate: Count<0, 4096> = "0";
-        /// Keys with their own window and penalty.
-        rules: List<Rule, 256> = "[]", eg "[{keys: [vip], window: 1h}]";
+    /// The dedup view of a stream.
+    pub struct DedupConfig {
+        /// How long an item is remembered: a duration, or a number of events such as `1000000 events`.
+        window: WindowConfig = "24h";
+        /// Memory of the filter in each partition.
+        memory: Optional<SizeRange<1024, {1 << 40}>>, derived "64MiB; with `error` the size which that requires", eg "64MiB";
+        /// Instead of `memory`: the largest acceptable share of unique events that are taken for duplicates. Requires
+        /// `rate` or `items`.
+        error: Optional<Fraction>, eg "0.001";
+        /// Expected events per second in each partition.
+        rate: Optional<PositiveNumber<1_000_000_000>>, eg "2000";
+        /// Expected number of distinct items within the window in each partition.
+        items: Optional<IntegerRange<1, MAX_EVENTS>>, eg "10000000";
+        /// How far an event may be behind the newest one and still be compared with its whole window (filter `timing`,
+        /// time windows). An older event whose item is not remembered is `late`.
+        lateness: Optional<DurationRange<0, MAX_WINDOW_MS>>, derived "an eighth of the window", eg "1h";
+        /// Where the window of an item starts: at the `first` event, the one that was accepted, or at the `last` event with
+        /// that item.
+        seen: OneOf<Seen> = "first";
+        /// The filter that remembers items.
+        filter: OneOf<FilterKind> = "timing";
+        /// Bits of a cell.
+        bits: Optional<IntegerRange<3, 8>>,
+            derived "4 for `timing`, or planned for the expected traffic if `rate`, `items` or a window of events is \
+                     set; 3 for `stable` and the importance filters",
+            eg "4";
+        /// Cells per item.
+        cells: Optional<IntegerRange<1, 16>>, derived "4, or planned like `bits`", eg "4";
+        /// Blocks that the window is divided into (filter `timing`).
+        blocks: Optional<IntegerRange<1, 253>>, derived "2^bits - 4, or planned like `bits`", eg "12";
+        /// Cells that are decremented per event (`stable` and the importance filters).
+        decrements: Optional<IntegerRange<1, 4096>>,
+            derived "the fewest that keep the share of false duplicates at `error`, which is 0.01 for this purpose if it \
+                     is not set",
+            eg "10";
+        /// The largest importance of an event (importance filters).
+        importance_max: PositiveNumber<1_000_000_000> = "10";
+        /// Penalties of wrong answers. Without them the filter's own answer is the verdict.
+        penalty: Optional<PenaltyConfig>;
+        /// The prior probability of a repeat: `auto` learns it from the stream, `auto-frequency` learns it separately for
+        /// rare and frequent items (requires the `frequency` view), a number sets it.
+        prior: PriorSyntax = "auto";
+        /// How many of the keys with the most events get a filter of their own, so that a burst on one key does not cause
+        /// false duplicates on others (filter `timing`, time windows). These filters share half of `memory`.
+        isolate: IntegerRange<0, 4096> = "0";
+        /// Keys with a window or penalty of their own.
+        rules: ListOf<KeyRuleConfig, 256> = "[]", eg "[{keys: [vip], window: 1h}]";
     }
-    rules rules::check_dedup
+    check checks::check_dedup
 }
 
 section! {
-    /// What wrong answers cost: numbers of one unit, or fields of the event.
-    pub struct Penalty {
-        /// A good event thrown away.
-        false_duplicate: CostForm, eg "cost";
-        /// A repeat let through.
-        missed_duplicate: CostForm, eg "0.05";
+    /// Penalties of wrong answers: numbers in one unit, or fields of the event.
+    pub struct PenaltyConfig {
+        /// The penalty of discarding a unique event as a duplicate.
+        false_duplicate: CostSyntax, eg "cost";
+        /// The penalty of accepting a duplicate.
+        missed_duplicate: CostSyntax, eg "0.05";
     }
 }
 
 section! {
-    /// Keys with their own window and penalty.
-    pub struct Rule {
-        /// The keys it holds for.
-        keys: List<Text, 10_000>, eg "[vip]";
+    /// Keys with a window or penalty of their own.
+    pub struct KeyRuleConfig {
+        /// The keys that the rule applies to.
+        keys: ListOf<ShortText, 10_000>, eg "[vip]";
         /// Their window, at most that of the view.
-        window: Maybe<Window>, eg "1h";
-        /// Their penalty.
-        penalty: Maybe<Penalty>;
+        window: Optional<WindowConfig>, eg "1h";
+        /// Their penalties.
+        penalty: Optional<PenaltyConfig>;
     }
 }
 
-choice! {
-    /// From when the window counts.
-    pub enum Seen {
+enum_names! {
+    Seen {
         First = "first",
         Last = "last",
     }
 }
 
 choice! {
-    /// The structure that remembers.
-    pub enum Filter {
+    /// The filter that remembers items.
+    pub enum FilterKind {
         /// Block timing Bloom filter.
         Timing = "timing",
         /// Stable Bloom filter.
@@ -101,44 +109,50 @@ choice! {
         Importance2c = "importance-2c",
         /// Importance-aware, many classes.
         ImportanceMc = "importance-mc",
-        /// Importance-aware, hyperbolic decrements.
+        /// Importance-aware, harmonic.
         ImportanceH = "importance-h",
-        /// Classical Bloom filter: never forgets.
+        /// Classical Bloom filter, which never forgets.
         Classic = "classic",
     }
 }
 
-impl Filter {
+impl FilterKind {
     fn needs_importance(self) -> bool {
         matches!(self, Self::Importance2c | Self::ImportanceMc | Self::ImportanceH)
     }
 }
 
-/// How the filter gets its size.
+/// How the size of the filter is determined.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sizing {
-    /// This much memory.
+pub enum FilterSizing {
+    /// A given amount of memory.
     Memory(Bytes),
-    /// As much as this error needs with so many distinct items in the window.
+    /// As much memory as this error requires with this many distinct items in the window.
     Error { error: f64, items: f64 },
 }
 
-impl Dedup {
-    /// How the filter gets its size.
-    pub fn sizing(&self) -> Sizing {
+impl DedupConfig {
+    /// How the size of the filter is determined.
+    pub fn sizing(&self) -> FilterSizing {
         match (self.memory, self.error, self.expected_items()) {
-            (None, Some(error), Some(items)) => Sizing::Error { error, items },
-            (memory, _, _) => Sizing::Memory(memory.unwrap_or(DEFAULT_MEMORY)),
+            (None, Some(error), Some(items)) => FilterSizing::Error { error, items },
+            (memory, _, _) => FilterSizing::Memory(memory.unwrap_or(defaults::MEMORY)),
         }
     }
 
-    /// How many distinct items the window is expected to hold: `items`, or `rate` over the window, or the window's count.
+    /// The expected number of distinct items in the window: `items`, or `rate` over the window, or the events of the
+    /// window.
     pub fn expected_items(&self) -> Option<f64> {
         match (self.items, self.rate, self.window) {
             (Some(items), _, _) => Some(items as f64),
-            (None, _, Window::Events(count)) => Some(count as f64),
-            (None, Some(rate), Window::Time(ms)) => Some((rate * ms.0 as f64 / 1e3).max(1.0)),
-            (None, None, Window::Time(_)) => None,
+            (None, _, WindowConfig::Events(count)) => Some(count as f64),
+            (None, Some(rate), WindowConfig::Time(ms)) => Some((rate * ms.0 as f64 / 1e3).max(1.0)),
+            (None, None, WindowConfig::Time(_)) => None,
         }
+    }
+
+    /// The share of false duplicates that `decrements` is tuned to if it is not set.
+    pub fn tuning_error(&self) -> f64 {
+        self.error.unwrap_or(defaults::TUNING_ERROR)
     }
 }

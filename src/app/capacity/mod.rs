@@ -12,12 +12,11 @@ use serde::Serialize;
 
 use super::plans;
 use crate::config::Config;
-use crate::config::dedup::{Cost, Dedup, Seen as SeenChoice, Window};
-use crate::config::stream::Stream;
+use crate::config::dedup::{CostConfig, DedupConfig, WindowConfig};
+use crate::config::stream::StreamConfig;
 use ebb_core::{FilterSpec, Plan};
 use ebb_sketch::filter::decision::Penalties;
 use ebb_sketch::filter::forecast::{Forecast, Traffic};
-use ebb_sketch::filter::inference::Seen;
 use ebb_sketch::filter::limiting::{Law, ValueShares};
 use ebb_sketch::filter::timing::TimingSpec;
 use ebb_sketch::units::{Bytes, DurationMs};
@@ -98,7 +97,7 @@ pub fn outlook(config: &Config, assumptions: &Assumptions) -> anyhow::Result<Out
     let key = ebb_sketch::hash::HashKey::new([0; 16]);
     let streams = config.streams.iter().map(|(name, stream)| {
         let case = Case::new(stream, assumptions)?;
-        let assumed = Stream { dedup: case.dedup.clone(), ..stream.clone() };
+        let assumed = StreamConfig { dedup: case.dedup.clone(), ..stream.clone() };
         let plan = plans::plan(&assumed, &config.limits, &key)?;
         StreamOutlook::new(name, &plan, &case, stream.partitions).with_context(|| format!("streams.{name}"))
     });
@@ -127,7 +126,7 @@ impl Outlook {
 /// The dedup view of a stream and what it is to be asked for.
 #[derive(Clone)]
 struct Case {
-    dedup: Dedup,
+    dedup: DedupConfig,
     /// Events in a window of one partition.
     events: f64,
     distinct: f64,
@@ -135,15 +134,15 @@ struct Case {
 }
 
 impl Case {
-    fn new(stream: &Stream, assumptions: &Assumptions) -> anyhow::Result<Self> {
+    fn new(stream: &StreamConfig, assumptions: &Assumptions) -> anyhow::Result<Self> {
         let mut dedup = stream.dedup.clone();
         if let Some(rate) = assumptions.rate {
             dedup.rate = Some(rate / stream.partitions as f64);
         }
         let stated = match (dedup.window, dedup.rate) {
-            (Window::Events(events), _) => Some(events as f64),
-            (Window::Time(window), Some(rate)) => Some((rate * window.0 as f64 / 1e3).max(1.0)),
-            (Window::Time(_), None) => None,
+            (WindowConfig::Events(events), _) => Some(events as f64),
+            (WindowConfig::Time(window), Some(rate)) => Some((rate * window.0 as f64 / 1e3).max(1.0)),
+            (WindowConfig::Time(_), None) => None,
         };
         let (events, distinct) = match (stated, dedup.items, assumptions.distinct) {
             (Some(events), _, Some(distinct)) => (events, distinct),
@@ -164,8 +163,8 @@ impl Case {
 
     fn assumed(&self) -> Assumed {
         let events_per_second = match self.dedup.window {
-            Window::Time(window) => Some(self.events / (window.0 as f64 / 1e3)),
-            Window::Events(_) => None,
+            WindowConfig::Time(window) => Some(self.events / (window.0 as f64 / 1e3)),
+            WindowConfig::Events(_) => None,
         };
         Assumed {
             events_per_second,
@@ -179,7 +178,7 @@ impl Case {
     fn choices(&self) -> anyhow::Result<Vec<Choice>> {
         let planned = self.choice("as planned")?;
         let mut choices = vec![self.with_memory(2 * planned.memory_bytes).choice("twice the memory")?];
-        if matches!(self.dedup.window, Window::Time(_)) {
+        if matches!(self.dedup.window, WindowConfig::Time(_)) {
             choices.push(self.with_twice_the_events().choice("twice the rate")?);
         }
         choices.push(self.with_twice_the_window().choice("twice the window")?);
@@ -207,8 +206,8 @@ impl Case {
         case.dedup.items = case.dedup.items.map(|items| items * 2);
         case.dedup.lateness = case.dedup.lateness.map(|lateness| DurationMs(lateness.0 * 2));
         case.dedup.window = match case.dedup.window {
-            Window::Time(window) => Window::Time(DurationMs(window.0 * 2)),
-            Window::Events(events) => Window::Events(events * 2),
+            WindowConfig::Time(window) => WindowConfig::Time(DurationMs(window.0 * 2)),
+            WindowConfig::Events(events) => WindowConfig::Events(events * 2),
         };
         case
     }
@@ -218,8 +217,8 @@ impl Case {
         let memory_bytes = views::filter_bytes(&filter);
         let items = self.events * self.distinct;
         let window = match self.dedup.window {
-            Window::Time(window) => window.to_string(),
-            Window::Events(events) => format!("{events} events"),
+            WindowConfig::Time(window) => window.to_string(),
+            WindowConfig::Events(events) => format!("{events} events"),
         };
         let mut choice = Choice {
             what,
@@ -257,11 +256,7 @@ impl Case {
     }
 
     fn predict_timing(&self, spec: &TimingSpec, choice: &mut Choice) -> anyhow::Result<()> {
-        let seen = match self.dedup.seen {
-            SeenChoice::First => Seen::First,
-            SeenChoice::Last => Seen::Last,
-        };
-        let forecast = Forecast::new(spec, &Traffic::new(self.events, self.distinct)?, seen);
+        let forecast = Forecast::new(spec, &Traffic::new(self.events, self.distinct)?, self.dedup.seen);
         let standard = forecast.standard(&self.penalties);
         choice.false_duplicate_share = standard.false_duplicates / (1.0 - forecast.repeats).max(f64::MIN_POSITIVE);
         choice.fill = Some(forecast.fill);
@@ -275,10 +270,10 @@ impl Case {
 }
 
 /// Costs that are fields of the event differ from event to event: then, and where none are given, 1 counts.
-fn penalties(dedup: &Dedup, assumptions: &Assumptions) -> anyhow::Result<Penalties> {
-    let constant = |cost: &Cost| match cost {
-        Cost::Constant(cost) => Some(*cost),
-        Cost::Field(_) => None,
+fn penalties(dedup: &DedupConfig, assumptions: &Assumptions) -> anyhow::Result<Penalties> {
+    let constant = |cost: &CostConfig| match cost {
+        CostConfig::Constant(cost) => Some(*cost),
+        CostConfig::Field(_) => None,
     };
     let stated = dedup.penalty.as_ref();
     let false_duplicate = stated.and_then(|penalty| constant(&penalty.false_duplicate));

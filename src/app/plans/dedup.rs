@@ -1,0 +1,162 @@
+//! Maps the keys of the dedup view to its filter, penalties and rules.
+
+use anyhow::Context;
+
+use super::index_of;
+use crate::config::dedup::{
+    CostConfig, DedupConfig, FilterKind, FilterSizing, KeyRuleConfig, PenaltyConfig, PriorConfig, WindowConfig,
+};
+use ebb_core::{Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Path, PenaltySpec, Reader, Seen, Share};
+use ebb_sketch::filter::importance::{ImportanceScale, Rule as RaiseRule};
+use ebb_sketch::filter::inference::PriorSpec;
+use ebb_sketch::filter::limiting::ValueShares;
+use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::sizing::{self, Budget, Demand};
+use ebb_sketch::filter::stable::FadingSpec;
+use ebb_sketch::filter::timing::{Drive, LINE_BYTES, Layout, TimingSpec};
+use ebb_sketch::filter::tuning::tune_decrements;
+
+/// Items whose history is tracked exactly, from which the prior is learned.
+const SAMPLED_ITEMS: u32 = 4096;
+
+pub(super) fn dedup_spec(dedup: &DedupConfig, numbers: &[Path], reader: &Reader) -> anyhow::Result<DedupSpec> {
+    let filter = filter_spec(dedup)?;
+    let isolation = match (&filter, dedup.isolate) {
+        (_, 0) => None,
+        (FilterSpec::Timing { spec, prior }, filters) => {
+            Some(isolation_spec(spec, *prior, filters as u32, dedup.seen)?)
+        }
+        (FilterSpec::Fading { .. } | FilterSpec::Classic { .. }, _) => {
+            anyhow::bail!("isolate: requires filter: timing")
+        }
+    };
+    Ok(DedupSpec {
+        filter,
+        seen: dedup.seen,
+        penalty: dedup.penalty.as_ref().map(|penalty| penalty_spec(penalty, numbers)),
+        rules: rules(&dedup.rules, numbers, reader),
+        isolation,
+    })
+}
+
+/// The filter of the view.
+pub(in crate::app) fn filter_spec(dedup: &DedupConfig) -> anyhow::Result<FilterSpec> {
+    let raise_rule: fn(u8) -> RaiseRule = match dedup.filter {
+        FilterKind::Timing => {
+            let spec = timing_spec(dedup)?;
+            return Ok(match dedup.prior {
+                PriorConfig::Auto | PriorConfig::AutoFrequency => FilterSpec::learning(spec, SAMPLED_ITEMS)?,
+                PriorConfig::Constant(p) => FilterSpec::Timing { spec, prior: PriorSpec::Constant(Share::new(p)?) },
+            });
+        }
+        FilterKind::Classic => {
+            let share = match dedup.prior {
+                PriorConfig::Constant(p) => Some(Share::new(p)?),
+                PriorConfig::Auto | PriorConfig::AutoFrequency => None,
+            };
+            return Ok(FilterSpec::Classic { size: Size::in_memory(memory(dedup))?, hashes: cells(dedup)?, share });
+        }
+        FilterKind::Stable => |_| RaiseRule::Stable,
+        FilterKind::Importance2c => RaiseRule::two_class,
+        FilterKind::ImportanceMc => |_| RaiseRule::MultiClass,
+        FilterKind::ImportanceH => |_| RaiseRule::Harmonic,
+    };
+    fading_spec(dedup, raise_rule)
+}
+
+/// A filter whose counters are decremented at random.
+fn fading_spec(dedup: &DedupConfig, raise_rule: fn(u8) -> RaiseRule) -> anyhow::Result<FilterSpec> {
+    let bits = dedup.bits.context("bits: has no value")?;
+    let top = ((1u16 << bits) - 1) as u8;
+    let spec = FadingSpec::new(Size::in_memory(memory(dedup))?, cells(dedup)?, 1, top, raise_rule(top))?;
+    let spec = match dedup.decrements {
+        Some(decrements) => spec.with_decrements(decrements as u32)?,
+        None => tune_decrements(&spec, &ValueShares::even(top), dedup.tuning_error())?,
+    };
+    Ok(FilterSpec::Fading { spec, scale: ImportanceScale::new(dedup.importance_max, top)? })
+}
+
+fn cells(dedup: &DedupConfig) -> anyhow::Result<u8> {
+    Ok(dedup.cells.context("cells: has no value")? as u8)
+}
+
+/// The size of a filter without timers.
+fn memory(dedup: &DedupConfig) -> u64 {
+    match dedup.sizing() {
+        FilterSizing::Memory(memory) => memory.0,
+        // The rule of thumb for Bloom filters: ten bits per item for every factor of ten in the error.
+        FilterSizing::Error { error, items } => (items * 1.25 * libm::log10(1.0 / error).max(1.0)).max(1024.0) as u64,
+    }
+}
+
+fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
+    let span = match dedup.window {
+        WindowConfig::Time(window) => {
+            let lateness = dedup.lateness.context("lateness: has no value")?;
+            sizing::Span::Time { window_ms: window.0, lateness_ms: lateness.0 }
+        }
+        WindowConfig::Events(window) => sizing::Span::Count { window },
+    };
+    // Isolated keys take half of the memory.
+    let shares = if dedup.isolate > 0 { 2 } else { 1 };
+    let planned = |items, budget| anyhow::Ok(sizing::plan(&Demand::new(span, items)?, budget)?.spec);
+    match (dedup.sizing(), dedup.bits, dedup.cells, dedup.blocks) {
+        (FilterSizing::Error { error, items }, ..) => planned(items, Budget::Error(error)),
+        (FilterSizing::Memory(memory), Some(bits), Some(cells), Some(blocks)) => {
+            let layout = Layout::Lines(memory.0 / shares / LINE_BYTES);
+            Ok(TimingSpec::new(drive(span, blocks), layout, bits as u8, cells as u8)?)
+        }
+        (FilterSizing::Memory(memory), ..) => {
+            let items = dedup.expected_items().context("neither the layout nor the expected traffic is known")?;
+            planned(items, Budget::Memory(memory.0 / shares))
+        }
+    }
+}
+
+/// Divides the window and its lateness into blocks.
+fn drive(span: sizing::Span, blocks: u64) -> Drive {
+    match span {
+        sizing::Span::Time { window_ms, lateness_ms } => {
+            let tick_ms = window_ms.saturating_add(lateness_ms).div_ceil(blocks).clamp(1, window_ms.max(1));
+            Drive::Time { window_ms, lateness_ms, tick_ms }
+        }
+        sizing::Span::Count { window } => Drive::Count { window, block: window.div_ceil(blocks).max(1) },
+    }
+}
+
+/// The filters of isolated keys together have as much memory as the common filter.
+fn isolation_spec(common: &TimingSpec, prior: PriorSpec, filters: u32, seen: Seen) -> anyhow::Result<IsolationSpec> {
+    let Drive::Time { .. } = common.drive() else {
+        anyhow::bail!("isolate: requires a time window");
+    };
+    let lines = common.memory_bytes() / LINE_BYTES / u64::from(filters);
+    let filter = TimingSpec::new(common.drive(), Layout::Lines(lines), common.timer_bits(), common.cells_per_item())
+        .with_context(|| format!("isolate: the memory is too small for {filters} additional filters"))?;
+    Ok(IsolationSpec { filters, filter, prior, seen, shared: *common })
+}
+
+fn penalty_spec(penalty: &PenaltyConfig, numbers: &[Path]) -> PenaltySpec {
+    let cost = |cost: &CostConfig| match cost {
+        CostConfig::Constant(cost) => Cost::Constant(*cost),
+        CostConfig::Field(path) => Cost::Field(index_of(path, numbers)),
+    };
+    PenaltySpec { false_duplicate: cost(&penalty.false_duplicate), missed_duplicate: cost(&penalty.missed_duplicate) }
+}
+
+/// A rule applies to its keys both as JSON strings and, where they have that form, as JSON numbers or literals.
+fn rules(rules: &[KeyRuleConfig], numbers: &[Path], reader: &Reader) -> KeyRules {
+    KeyRules::new(rules.iter().flat_map(|config| {
+        let window = config.window.map(|window| match window {
+            WindowConfig::Time(window) => window.0,
+            WindowConfig::Events(window) => window,
+        });
+        let penalty = config.penalty.as_ref().map(|penalty| penalty_spec(penalty, numbers));
+        let rule = KeyRule { window, penalty };
+        config
+            .keys
+            .iter()
+            .flat_map(|key| [Some(reader.key_fingerprint(key)), reader.bare_key_fingerprint(key)])
+            .flatten()
+            .map(move |key| (key, rule))
+    }))
+}

@@ -1,0 +1,160 @@
+//! Checks between the keys of the dedup view, and between the view and the stream's event.
+
+use super::{DedupConfig, FilterKind, FilterSizing, WindowConfig, defaults};
+use crate::config::declare::ConfigEnum;
+use crate::config::emit;
+use crate::config::parser::{ConfigParser, Schema};
+use crate::config::stream::EventConfig;
+use crate::config::suggest::excerpt;
+use crate::config::tree::Node;
+use ebb_sketch::filter::timing::blocks_most;
+
+/// Resolves derived defaults and checks the keys of the section against each other.
+pub fn check_dedup(dedup: &mut DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    defaults::resolve(dedup);
+    check_size(dedup, node, parser);
+    check_lateness(dedup, node, parser);
+    check_layout(dedup, node, parser);
+    check_penalties(dedup, node, parser);
+    check_isolation(dedup, node, parser);
+    check_rule_keys(dedup, node, parser);
+    check_rule_windows(dedup, node, parser);
+}
+
+fn check_size(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    match (dedup.memory, dedup.error) {
+        (Some(_), Some(_)) => {
+            parser.key_error(node, "error", &["memory"], "cannot be combined with memory; remove one of them");
+        }
+        (None, Some(_)) if dedup.expected_items().is_none() => {
+            let message = "requires the expected traffic; add rate: (events per second) or items:";
+            parser.key_error(node, "error", &["memory", "rate", "items", "window"], message);
+        }
+        (None, Some(_)) | (Some(_), None) | (None, None) => {}
+    }
+    let is_planned = matches!(dedup.sizing(), FilterSizing::Error { .. }) && dedup.filter == FilterKind::Timing;
+    for (key, is_set) in
+        [("bits", dedup.bits.is_some()), ("cells", dedup.cells.is_some()), ("blocks", dedup.blocks.is_some())]
+    {
+        if is_planned && is_set {
+            let message = "is determined by error; remove it, or set memory instead of error";
+            parser.key_error(node, key, &["error", "memory", "rate", "items", "window", "filter"], message);
+        }
+    }
+}
+
+fn check_lateness(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    let Some(lateness) = dedup.lateness else { return };
+    match dedup.window {
+        WindowConfig::Events(_) => {
+            parser.key_error(node, "lateness", &["window"], "does not apply to a window of events; remove it");
+        }
+        WindowConfig::Time(window) if lateness.0 > window.0 => {
+            let message = format!("{lateness} is longer than the window; the maximum is {window}");
+            parser.key_error(node, "lateness", &["window"], message);
+        }
+        WindowConfig::Time(_) => {}
+    }
+}
+
+fn check_layout(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    if let (FilterKind::Timing, Some(bits), Some(blocks)) = (dedup.filter, dedup.bits, dedup.blocks) {
+        let max_blocks = blocks_most(bits as u8);
+        if blocks > max_blocks {
+            let message = format!("exceeds what {bits} bits can count; set at most {max_blocks}, or more bits");
+            parser.key_error(node, "blocks", &["bits", "filter"], message);
+        }
+    }
+    let inapplicable = [
+        ("blocks", dedup.blocks.is_some() && dedup.filter != FilterKind::Timing),
+        ("decrements", dedup.decrements.is_some() && !has_counters(dedup.filter)),
+        ("bits", dedup.bits.is_some() && dedup.filter == FilterKind::Classic),
+    ];
+    for (key, _) in inapplicable.iter().filter(|(_, is_inapplicable)| *is_inapplicable) {
+        let message = format!("does not apply to filter {}; remove it", dedup.filter.name());
+        parser.key_error(node, key, &["filter"], message);
+    }
+}
+
+/// Whether the filter keeps counters that it decrements at random.
+fn has_counters(filter: FilterKind) -> bool {
+    !matches!(filter, FilterKind::Timing | FilterKind::Classic)
+}
+
+fn check_penalties(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    let rules = dedup.rules.iter().enumerate().map(|(index, rule)| (format!("rules.{index}.penalty"), &rule.penalty));
+    let penalties = rules.chain([("penalty".to_string(), &dedup.penalty)]);
+    for (key, _) in penalties.filter(|(_, penalty)| has_counters(dedup.filter) && penalty.is_some()) {
+        let filter = dedup.filter.name();
+        let message =
+            format!("requires a posterior, which filter {filter} does not compute; remove it, or set filter: timing");
+        parser.key_error(node, &key, &["filter"], message);
+    }
+}
+
+fn check_isolation(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    if dedup.isolate == 0 {
+        return;
+    }
+    if dedup.filter != FilterKind::Timing {
+        let message = format!("does not apply to filter {}; remove it, or set filter: timing", dedup.filter.name());
+        parser.key_error(node, "isolate", &["filter"], message);
+    } else if matches!(dedup.window, WindowConfig::Events(_)) {
+        parser.key_error(node, "isolate", &["window"], "requires a time window; set one, or isolate: 0");
+    }
+}
+
+fn check_rule_keys(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    for (index, rule) in dedup.rules.iter().enumerate() {
+        let (at, keys) = (format!("rules.{index}"), format!("rules.{index}.keys"));
+        if rule.keys.is_empty() {
+            parser.key_error(node, &keys, &[], "is empty; list at least one key");
+        }
+        let has_earlier_rule = |key: &&String| dedup.rules[..index].iter().any(|earlier| earlier.keys.contains(key));
+        if let Some(key) = rule.keys.iter().find(has_earlier_rule) {
+            let message = format!("{} already has a rule; list each key once", excerpt(key));
+            parser.key_error(node, &keys, &[], message);
+        }
+        if rule.window.is_none() && rule.penalty.is_none() {
+            parser.key_error(node, &at, &[], "has no effect; set a window or a penalty");
+        }
+    }
+}
+
+fn check_rule_windows(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    let max = WindowConfig::to_node(&dedup.window).map(|node| emit::plain(&node)).unwrap_or_default();
+    for (index, window) in dedup.rules.iter().enumerate().filter_map(|(index, rule)| Some((index, rule.window?))) {
+        let key = format!("rules.{index}.window");
+        let fits = match (window, dedup.window) {
+            (WindowConfig::Time(own), WindowConfig::Time(max)) => own.0 <= max.0,
+            (WindowConfig::Events(own), WindowConfig::Events(max)) => own <= max,
+            (WindowConfig::Time(_), WindowConfig::Events(_)) | (WindowConfig::Events(_), WindowConfig::Time(_)) => {
+                false
+            }
+        };
+        if !fits {
+            let message = format!("exceeds the window of the view, or is of another kind; the maximum is {max}");
+            parser.key_error(node, &key, &["window"], message);
+        }
+        if dedup.filter != FilterKind::Timing {
+            let filter = dedup.filter.name();
+            let message = format!(
+                "requires the age of items, which filter {filter} does not keep; remove it, or set filter: timing"
+            );
+            parser.key_error(node, &key, &["filter"], message);
+        }
+    }
+}
+
+/// Checks the view against the event. `stream` is the section of the stream.
+pub fn check_with_event(dedup: &DedupConfig, event: &EventConfig, stream: &Node, parser: &mut ConfigParser) {
+    if dedup.filter.needs_importance() && event.importance.is_none() {
+        let message = format!("{} requires an importance; add event: {{importance: PATH}}", dedup.filter.name());
+        parser.key_error(stream, "dedup.filter", &["event.importance"], message);
+    }
+    for (key, needs_keys) in [("dedup.rules", !dedup.rules.is_empty()), ("dedup.isolate", dedup.isolate > 0)] {
+        if needs_keys && event.key.is_none() {
+            parser.key_error(stream, key, &["event.key"], "requires a key; add event: {key: PATH}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Defaults of the dedup view that depend on other keys.
+
+use super::{DedupConfig, FilterKind, FilterSizing, WindowConfig};
+use ebb_sketch::filter::timing::blocks_most;
+use ebb_sketch::units::{Bytes, DurationMs};
+
+pub(super) const MEMORY: Bytes = Bytes(64 << 20);
+pub(super) const TUNING_ERROR: f64 = 0.01;
+const CELLS: u64 = 4;
+const TIMER_BITS: u64 = 4;
+/// Bits of the counters of `stable` and the importance filters.
+const COUNTER_BITS: u64 = 3;
+/// The part of a time window that late events may be behind.
+const LATENESS_DIVISOR: u64 = 8;
+
+/// Sets the keys that are absent and whose value follows from other keys.
+pub(super) fn resolve(dedup: &mut DedupConfig) {
+    if dedup.error.is_none() {
+        dedup.memory.get_or_insert(MEMORY);
+    }
+    match dedup.filter {
+        FilterKind::Timing => resolve_timing(dedup),
+        FilterKind::Classic => {
+            dedup.cells.get_or_insert(CELLS);
+        }
+        FilterKind::Stable | FilterKind::Importance2c | FilterKind::ImportanceMc | FilterKind::ImportanceH => {
+            dedup.bits.get_or_insert(COUNTER_BITS);
+            dedup.cells.get_or_insert(CELLS);
+        }
+    }
+}
+
+fn resolve_timing(dedup: &mut DedupConfig) {
+    if let WindowConfig::Time(window) = dedup.window {
+        dedup.lateness.get_or_insert(DurationMs(window.0 / LATENESS_DIVISOR));
+    }
+    if is_layout_planned(dedup) {
+        return;
+    }
+    let bits = *dedup.bits.get_or_insert(TIMER_BITS);
+    dedup.cells.get_or_insert(CELLS);
+    // One block fewer than the timers can distinguish leaves the sweep one tick of slack.
+    dedup.blocks.get_or_insert(blocks_most(bits as u8) - 1);
+}
+
+/// Whether bits, cells and blocks are planned for the expected traffic instead of being fixed.
+fn is_layout_planned(dedup: &DedupConfig) -> bool {
+    let is_configured = dedup.bits.is_some() || dedup.cells.is_some() || dedup.blocks.is_some();
+    match dedup.sizing() {
+        FilterSizing::Error { .. } => true,
+        FilterSizing::Memory(_) => dedup.expected_items().is_some() && !is_configured,
+    }
+}

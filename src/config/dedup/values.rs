@@ -1,0 +1,124 @@
+//! The syntax of windows, costs and priors.
+
+use super::{MAX_EVENTS, MAX_WINDOW_MS};
+use crate::config::parser::{ConfigParser, Schema};
+use crate::config::scalars::{Fraction, scalar};
+use crate::config::stream::{Path, parse_path};
+use crate::config::suggest::excerpt;
+use crate::config::tree::Node;
+use ebb_sketch::units::{DurationMs, parse_duration_ms};
+
+/// A window of time or of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowConfig {
+    Time(DurationMs),
+    Events(u64),
+}
+
+impl Schema for WindowConfig {
+    type Value = Self;
+
+    fn syntax() -> String {
+        format!(
+            "a duration from 1ms to {} such as 24h, or a number of events such as 1000000 events",
+            DurationMs(MAX_WINDOW_MS)
+        )
+    }
+
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<Self> {
+        scalar(node, parser, &Self::syntax(), |text| {
+            let error = || format!("{} is not a valid window; expected {}", excerpt(text), Self::syntax());
+            match text.trim().strip_suffix("events") {
+                Some(count) => {
+                    let count = count.trim().parse().ok().filter(|count| (1..=MAX_EVENTS).contains(count));
+                    count.map(Self::Events).ok_or_else(error)
+                }
+                None => {
+                    let ms = parse_duration_ms(text).ok().filter(|ms| (1..=MAX_WINDOW_MS).contains(ms));
+                    ms.map(|ms| Self::Time(DurationMs(ms))).ok_or_else(error)
+                }
+            }
+        })
+    }
+
+    fn to_node(value: &Self) -> Option<Node> {
+        Some(match value {
+            Self::Time(ms) => Node::scalar(ms),
+            Self::Events(count) => Node::scalar(format_args!("{count} events")),
+        })
+    }
+}
+
+/// The penalty of a wrong answer: a constant, or a field of the event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CostConfig {
+    Constant(f64),
+    Field(Path),
+}
+
+/// The syntax of a [`CostConfig`].
+#[derive(Debug)]
+pub struct CostSyntax;
+
+impl Schema for CostSyntax {
+    type Value = CostConfig;
+
+    fn syntax() -> String {
+        "a number of at least 0, or the path of a numeric field".into()
+    }
+
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<CostConfig> {
+        scalar(node, parser, &Self::syntax(), |text| match text.parse::<f64>() {
+            Ok(cost) if cost.is_finite() && cost >= 0.0 => Ok(CostConfig::Constant(cost)),
+            Ok(_) => Err(format!("{} is not a valid cost; expected {}", excerpt(text), Self::syntax())),
+            Err(_) => parse_path(text).map(CostConfig::Field),
+        })
+    }
+
+    fn to_node(value: &CostConfig) -> Option<Node> {
+        Some(match value {
+            CostConfig::Constant(cost) => Node::scalar(cost),
+            CostConfig::Field(path) => Node::scalar(path),
+        })
+    }
+}
+
+/// The prior probability of a repeat.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PriorConfig {
+    /// Learned from a sample of the stream.
+    Auto,
+    /// Learned separately for rare and frequent items.
+    AutoFrequency,
+    /// The probability that the next event has a given item.
+    Constant(f64),
+}
+
+/// The syntax of a [`PriorConfig`].
+#[derive(Debug)]
+pub struct PriorSyntax;
+
+impl Schema for PriorSyntax {
+    type Value = PriorConfig;
+
+    fn syntax() -> String {
+        "auto, auto-frequency, or a number greater than 0 and less than 1".into()
+    }
+
+    fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<PriorConfig> {
+        scalar(node, parser, &Self::syntax(), |text| match (text, Fraction::parse_text(text)) {
+            ("auto", _) => Ok(PriorConfig::Auto),
+            ("auto-frequency", _) => Ok(PriorConfig::AutoFrequency),
+            (_, Some(p)) => Ok(PriorConfig::Constant(p)),
+            _ => Err(format!("{} is not a valid prior; expected {}", excerpt(text), Self::syntax())),
+        })
+    }
+
+    fn to_node(value: &PriorConfig) -> Option<Node> {
+        Some(match value {
+            PriorConfig::Auto => Node::scalar("auto"),
+            PriorConfig::AutoFrequency => Node::scalar("auto-frequency"),
+            PriorConfig::Constant(p) => Node::scalar(p),
+        })
+    }
+}
