@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Stands between cargo and rustc for the crates of this workspace: counts edges and comparisons for libFuzzer, and says
-# --cfg fuzzing. Dependencies are compiled as always, and shared with every other build.
+# RUSTC_WORKSPACE_WRAPPER for fuzzing: compiles the crates of this workspace with libFuzzer's coverage instrumentation and
+# --cfg fuzzing. Dependencies are compiled as always and shared with all other builds.
 set -euo pipefail
 for argument in "$@"; do
   if [ "$argument" = --emit ] || [[ "$argument" == --emit=* ]]; then
@@ -9,5 +9,5 @@ for argument in "$@"; do
       -Cllvm-args=-sanitizer-coverage-trace-compares
   fi
 done
-# Questions of cargo about rustc itself.
+# Without --emit cargo only queries rustc for its version and targets.
 exec "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets and runs them all, or those that are named: scripts/fuzz/run.sh EXECUTIONS [NAME …]. Each target
-# has a weight; a target of weight w is executed EXECUTIONS x w times, or for at most EBB_FUZZ_SECONDS. What was found
-# interesting stays in target/fuzz/corpus for the next run; what failed is in target/fuzz/failures.
+# Builds the fuzz targets and runs all or the named ones: scripts/fuzz/run.sh EXECUTIONS [NAME …]. A target of weight w is
+# executed EXECUTIONS x w times, or for at most EBB_FUZZ_SECONDS. The corpus is kept in target/fuzz/corpus for the next
+# run, failing inputs in target/fuzz/failures.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 

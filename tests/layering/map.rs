@@ -56,17 +56,18 @@ pub const SKETCH: CrateMap = CrateMap {
 pub const CORE: CrateMap = CrateMap {
     sources: "crates/ebb-core/src",
     tiers: &[
-        &["event", "partitioner", "spec"],
+        &["event_spec", "offset", "partitioner", "verdict"],
+        &["event", "partition"],
         &["reader"],
         &["question"],
         &["aggregate", "dedup"],
         &["plan"],
-        &["turn"],
+        &["key_rotation"],
         &["shard"],
         &["lib"],
     ],
-    // The plan is built from the specifications of the views; these parts of the views read the plan or the shard's errors.
-    exceptions: &[("aggregate", "plan"), ("dedup", "turn"), ("dedup", "lib")],
+    // The plan is built from the specifications of the views, and these views refer back to it.
+    exceptions: &[("aggregate", "plan"), ("dedup", "key_rotation"), ("dedup", "lib")],
     used_by: &[],
     external: &[],
     forbidden: IMPURE,
