@@ -7,10 +7,10 @@
 mod ask;
 mod capacity;
 mod demo;
-mod doors;
 #[cfg(feature = "eval")]
 mod eval;
 mod health;
+mod listeners;
 mod plans;
 mod produce;
 mod reference;
@@ -42,9 +42,9 @@ use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::store::{OpenReport, ShardId, Store, StoreOptions};
 use crate::workers::{Place, Placed, Readiness, Streams, Workers, WorkersOptions};
-use doors::Doors;
 use ebb_core::Plan;
 use ebb_sketch::hash::HashKey;
+use listeners::Listeners;
 use waiting::Waiting;
 
 /// Runs the configured service until SIGTERM or Ctrl-C.
@@ -94,7 +94,7 @@ struct Service {
     metrics: Metrics,
     workers: Workers,
     streams: Streams,
-    doors: Doors,
+    listeners: Listeners,
 }
 
 impl Service {
@@ -112,25 +112,25 @@ impl Service {
             plans.insert(name.clone(), plan);
         }
         let options = WorkersOptions { store: Arc::new(store), metrics: metrics.clone() };
-        let doors = Doors::bind(&config, &metrics)?;
+        let listeners = Listeners::bind(&config, &metrics)?;
         let (workers, routes) = match &config.kafka {
             Some(kafka) => {
-                let waiting = Waiting::begin(&doors, options.store.clone(), &metrics, http_limits(&config))?;
+                let waiting = Waiting::begin(&listeners, options.store.clone(), &metrics, http_limits(&config))?;
                 topics::follow(&config, kafka, &plans, &options, &waiting).await?
             }
             None => embed(&config, plans, &options)?,
         };
         let streams = Streams::new(&workers, routes);
-        Ok(Self { config, metrics, workers, streams, doors })
+        Ok(Self { config, metrics, workers, streams, listeners })
     }
 
     fn address(&self) -> std::io::Result<SocketAddr> {
-        self.doors.address()
+        self.listeners.address()
     }
 
     /// Serves until `stop` resolves, then drains and takes the last checkpoints.
     async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { config, metrics, workers, streams, doors } = self;
+        let Self { config, metrics, workers, streams, listeners } = self;
         let (stopping, stopped) = watch::channel(false);
         let until_stopped = || {
             let mut stopped = stopped.clone();
@@ -139,19 +139,19 @@ impl Service {
                 let _ = stopped.wait_for(|stopped| *stopped).await;
             }
         };
-        let entrance = doors.service()?;
-        let (tokens_needed, encrypted) = (doors.tokens.is_some(), entrance.tls.is_some());
-        tracing::info!(address = %doors.address()?, tokens_needed, encrypted, "listening");
-        let api = Arc::new(Api { streams: streams.clone(), metrics: metrics.clone(), limits: http_limits(&config) });
+        let listener = listeners.service()?;
+        let (tokens_needed, encrypted) = (listeners.tokens.is_some(), listener.tls.is_some());
+        tracing::info!(address = %listeners.address()?, tokens_needed, encrypted, "listening");
+        let api = Arc::new(Api::new(streams.clone(), metrics.clone(), http_limits(&config)));
         let mut servers = tokio::task::JoinSet::new();
-        let (admin, tokens) = (doors.admin()?, doors.tokens.clone());
-        drop(doors);
+        let (admin, tokens) = (listeners.admin()?, listeners.tokens.clone());
+        drop(listeners);
         match admin {
-            None => drop(servers.spawn(http::serve(entrance, Routes::all(api).with_tokens(tokens), until_stopped()))),
+            None => drop(servers.spawn(http::serve(listener, Routes::all(api).with_tokens(tokens), until_stopped()))),
             Some(admin) => {
-                tracing::info!(address = %admin.listener.local_addr()?, "listening for probes and metrics");
+                tracing::info!(address = %admin.socket.local_addr()?, "listening for probes and metrics");
                 let routes = Routes::service(api.clone()).with_tokens(tokens);
-                servers.spawn(http::serve(entrance, routes, until_stopped()));
+                servers.spawn(http::serve(listener, routes, until_stopped()));
                 servers.spawn(http::serve(admin, Routes::admin(api), until_stopped()));
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::doors::Doors;
+use super::listeners::Listeners;
 use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -19,13 +19,13 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn begin(
-        doors: &Doors,
+        listeners: &Listeners,
         store: Arc<Store>,
         metrics: &Metrics,
         limits: HttpLimits,
     ) -> anyhow::Result<Self> {
         let (streams, expectation) = Streams::awaited(store);
-        let api = Arc::new(Api { streams, metrics: metrics.clone(), limits });
+        let api = Arc::new(Api::new(streams, metrics.clone(), limits));
         let (end, ended) = watch::channel(());
         let until_end = || {
             let mut ended = ended.clone();
@@ -34,9 +34,9 @@ impl Waiting {
                 let _ = ended.changed().await;
             }
         };
-        let routes = Routes::waiting(api.clone()).with_tokens(doors.tokens.clone());
-        tokio::spawn(http::serve(doors.service()?, routes, until_end()));
-        if let Some(admin) = doors.admin()? {
+        let routes = Routes::waiting(api.clone()).with_tokens(listeners.tokens.clone());
+        tokio::spawn(http::serve(listeners.service()?, routes, until_end()));
+        if let Some(admin) = listeners.admin()? {
             tokio::spawn(http::serve(admin, Routes::admin(api), until_end()));
         }
         Ok(Self { expectation, _end: end })

@@ -1,4 +1,4 @@
-//! Checkpoints: which there are, and taking them now.
+//! Checkpoints: listing the stored ones and storing new ones on request.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,50 +10,51 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::json;
-use super::deadline::Deadline;
-use super::openapi::Common;
-use super::problem::{Kind, Problem};
-use super::routes::Api;
+use super::deadline::RequestDeadline;
+use super::openapi::ProblemResponses;
+use super::position::overloaded;
+use super::problem::{Problem, ProblemKind};
+use super::routes::{Api, parse_query};
 use crate::workers::{Checkpointed, Stored, Stream};
 
-/// Which streams are meant.
+/// The query of both checkpoint operations.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Asked {
-    /// Only this stream; otherwise all.
+pub(super) struct CheckpointQuery {
+    /// The only stream to consider; all streams if absent.
     #[param(example = "clicks")]
     stream: Option<String>,
 }
 
-/// Of each shard that is here.
+/// One entry per shard of this instance.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Checkpoints {
-    checkpoints: Vec<Checkpoint>,
+pub(super) struct CheckpointsResponse {
+    checkpoints: Vec<ShardCheckpointResponse>,
 }
 
-/// A shard and its newest stored checkpoint.
+/// A shard and its newest checkpoint.
 #[derive(Debug, Serialize, ToSchema)]
-struct Checkpoint {
+struct ShardCheckpointResponse {
     stream: String,
     partition: u32,
-    /// Absent where nothing was folded that could be stored, or nothing is stored yet.
+    /// Absent if nothing is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
-    checkpoint: Option<Place>,
+    checkpoint: Option<CheckpointResponse>,
 }
 
-/// Where a stored checkpoint stands.
+/// A stored checkpoint.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Place {
-    /// The offset that comes next: all before it are in the checkpoint.
+pub(super) struct CheckpointResponse {
+    /// The next offset: the checkpoint contains every record before it.
     next: u64,
     bytes: u64,
-    /// Since it was stored; unknown of one that was there before the service started.
+    /// Time since it was stored; absent for a checkpoint from before the start of the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     age_ms: Option<u64>,
 }
 
-impl From<Stored> for Place {
+impl From<Stored> for CheckpointResponse {
     fn from(stored: Stored) -> Self {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
         let age_ms = stored.time_ms.map(|time_ms| now_ms.saturating_sub(time_ms).max(0) as u64);
@@ -61,76 +62,80 @@ impl From<Stored> for Place {
     }
 }
 
-/// Which checkpoints are there?
+/// List checkpoints
 #[utoipa::path(
     get,
     path = "/v1/checkpoint",
     operation_id = "show_checkpoints",
     tag = "status",
-    params(Asked),
-    responses((status = 200, description = "The newest checkpoint of each shard", body = Checkpoints), Common),
+    params(CheckpointQuery),
+    responses(
+        (status = 200, description = "The newest checkpoint of each shard", body = CheckpointsResponse),
+        ProblemResponses
+    ),
 )]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<CheckpointQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let mut deadline = Deadline::of(&api.limits);
-    let streams = meant(&api, asked)?;
+    let mut deadline = RequestDeadline::start(&api.limits);
+    let streams = selected_streams(&api, query)?;
     api.require_ready()?;
     let mut checkpoints = Vec::new();
     for (name, stream) in streams {
-        let Some(shards) = deadline.wait_for(stream.status()).await else {
-            return Err(Problem::new(Kind::AnswerTimeout, "the service is overloaded; ask again later"));
-        };
-        checkpoints.extend(shards?.into_iter().map(|shard| Checkpoint {
+        let shards = deadline.run(stream.status()).await.ok_or_else(overloaded)?;
+        checkpoints.extend(shards?.into_iter().map(|shard| ShardCheckpointResponse {
             stream: name.clone(),
             partition: shard.status.as_of.partition,
-            checkpoint: shard.checkpoint.map(Place::from),
+            checkpoint: shard.checkpoint.map(CheckpointResponse::from),
         }));
     }
-    Ok(json(&Checkpoints { checkpoints }))
+    Ok(json(&CheckpointsResponse { checkpoints }))
 }
 
-/// Take checkpoints now
+/// Store checkpoints now
 ///
-/// Answers when the state of every shard that is here is stored as it was when the request came, or later. On Kafka only
-/// what is committed is stored.
+/// Responds when a checkpoint of every shard of this instance is stored whose state is at least as new as the request. On
+/// Kafka only committed state is stored.
 #[utoipa::path(
     post,
     path = "/v1/checkpoint",
     operation_id = "take_checkpoints",
     tag = "status",
-    params(Asked),
-    responses((status = 200, description = "What is stored now", body = Checkpoints), Common),
+    params(CheckpointQuery),
+    responses((status = 200, description = "The stored checkpoints", body = CheckpointsResponse), ProblemResponses),
 )]
 pub(super) async fn take(
     State(api): State<Arc<Api>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<CheckpointQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let mut deadline = Deadline::of(&api.limits);
-    let streams = meant(&api, asked)?;
+    let mut deadline = RequestDeadline::start(&api.limits);
+    let streams = selected_streams(&api, query)?;
     api.require_ready()?;
-    if let Some(why) = api.streams.store_failure() {
-        return Err(Problem::new(Kind::CheckpointFailed, why));
+    if let Some(error) = api.streams.store_failure() {
+        return Err(Problem::new(ProblemKind::CheckpointFailed, error));
     }
     let mut checkpoints = Vec::new();
     for (name, stream) in streams {
-        let Some(stored) = deadline.wait_for(stream.save()).await else {
-            let detail = "not all shards were stored in time; what was stored stays, ask again later";
-            return Err(Problem::new(Kind::CheckpointFailed, detail));
+        let Some(stored) = deadline.run(stream.save()).await else {
+            let detail = "not every shard was stored before the request timeout; checkpoints that were stored are kept, \
+                          retry later";
+            return Err(Problem::new(ProblemKind::CheckpointFailed, detail));
         };
-        checkpoints.extend(stored?.into_iter().map(|Checkpointed { partition, stored }| Checkpoint {
+        checkpoints.extend(stored?.into_iter().map(|Checkpointed { partition, stored }| ShardCheckpointResponse {
             stream: name.clone(),
             partition,
-            checkpoint: stored.map(Place::from),
+            checkpoint: stored.map(CheckpointResponse::from),
         }));
     }
-    Ok(json(&Checkpoints { checkpoints }))
+    Ok(json(&CheckpointsResponse { checkpoints }))
 }
 
-fn meant(api: &Api, asked: Result<Query<Asked>, QueryRejection>) -> Result<Vec<(String, &Stream)>, Problem> {
-    let Query(asked) = asked.map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
-    match asked.stream {
+fn selected_streams(
+    api: &Api,
+    query: Result<Query<CheckpointQuery>, QueryRejection>,
+) -> Result<Vec<(String, &Stream)>, Problem> {
+    match parse_query(query)?.stream {
         Some(name) => Ok(vec![api.stream(Ok(Path(name)))?]),
         None => Ok(api.streams.iter().map(|(name, stream)| (name.to_owned(), stream)).collect()),
     }

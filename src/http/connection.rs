@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its end.
+//! One connection, from the TLS handshake to its end.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -14,30 +14,30 @@ use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
 
-use super::observe::{OTHER, Observed};
-use super::pace::{Pace, Paced, Phase};
+use super::observe::{OTHER_ROUTE, ObservedRouter};
+use super::phase::{ConnectionPhase, PhaseTimer, TimedSocket};
 use super::server::HttpLimits;
-use super::tls::Tls;
+use super::tls::ServerTls;
 use crate::metrics::Metrics;
 
-/// hyper takes no smaller buffer.
-const LEAST_BUFFER: usize = 8192;
+/// hyper's lower limit.
+const MIN_BUFFER_BYTES: usize = 8192;
 
 /// What all connections of a listener share.
 #[derive(Debug, Clone)]
-pub(super) struct Shared {
-    pub(super) routes: Observed,
+pub(super) struct ConnectionContext {
+    pub(super) router: ObservedRouter,
     pub(super) metrics: Metrics,
     pub(super) limits: Arc<HttpLimits>,
-    pub(super) tls: Option<Tls>,
-    /// True once no further requests are wanted.
+    pub(super) tls: Option<ServerTls>,
+    /// True once the server is shutting down.
     pub(super) stopping: watch::Receiver<bool>,
 }
 
-impl Shared {
-    /// Serves requests until the client leaves, a deadline passes, or the service stops.
+impl ConnectionContext {
+    /// Serves requests until the client disconnects, a deadline passes, or the server shuts down.
     pub(super) async fn serve(mut self, socket: TcpStream) {
-        // Answers are small and awaited. A socket that is already gone shows it at the first read.
+        // Responses are small and the client waits for them. A broken socket fails at the first read.
         let _ = socket.set_nodelay(true);
         match self.tls.take() {
             None => self.serve_on(socket).await,
@@ -49,19 +49,19 @@ impl Shared {
         }
     }
 
-    /// `None` when the client did not manage it, in time, before a stop.
-    async fn shake_hands(&mut self, tls: &Tls, socket: TcpStream) -> Option<TlsStream<TcpStream>> {
+    /// `None` when the handshake fails or times out, or when the server shuts down before it completes.
+    async fn shake_hands(&mut self, tls: &ServerTls, socket: TcpStream) -> Option<TlsStream<TcpStream>> {
         let handshake = timeout(self.limits.handshake_timeout, tls.acceptor().accept(socket));
-        let shaken = tokio::select! {
+        let result = tokio::select! {
             biased;
-            shaken = handshake => shaken,
+            result = handshake => result,
             _ = self.stopping.wait_for(|stopping| *stopping) => return None,
         };
-        match shaken {
+        match result {
             Ok(Ok(socket)) => return Some(socket),
             Ok(Err(error)) => {
                 self.metrics.http_handshake_failures.inc();
-                tracing::debug!(%error, "no TLS connection came about");
+                tracing::debug!(%error, "TLS handshake failed");
             }
             Err(_) => self.metrics.http_timeouts.with_label_values(&["handshake"]).inc(),
         }
@@ -69,60 +69,62 @@ impl Shared {
     }
 
     async fn serve_on<S: AsyncRead + AsyncWrite + Unpin>(self, socket: S) {
-        let pace = Arc::new(Pace::new(self.limits.clone()));
-        let io = TokioIo::new(Paced { socket, pace: pace.clone(), discarded: 0 });
-        let (routes, paced) = (self.routes, pace.clone());
+        let timer = Arc::new(PhaseTimer::new(self.limits.clone()));
+        let io = TokioIo::new(TimedSocket { socket, timer: timer.clone(), discarded: 0 });
+        let (router, request_timer) = (self.router, timer.clone());
         let service = service_fn(move |request| {
-            paced.head_is_read();
-            let answer = routes.clone().answer(request);
-            let paced = paced.clone();
+            request_timer.on_head_received();
+            let response = router.clone().respond(request);
+            let timer = request_timer.clone();
             async move {
-                let answer = answer.await;
-                paced.is_answered();
-                Ok::<_, Infallible>(answer)
+                let response = response.await;
+                timer.on_response();
+                Ok::<_, Infallible>(response)
             }
         });
-        let mut connection = pin!(protocol(&self.limits).serve_connection(io, service));
+        let mut connection = pin!(http1_builder(&self.limits).serve_connection(io, service));
         let mut sleep = pin!(sleep_until(tokio::time::Instant::now() + self.limits.first_byte_timeout));
         let mut stopping = self.stopping;
-        let mut told = false;
+        let mut is_shutting_down = false;
         loop {
             tokio::select! {
                 biased;
-                ended = connection.as_mut() => return tell(ended, &self.metrics),
-                () = poll_fn(|cx| pace.poll_overdue(&mut sleep, cx)) => return cut(pace.phase(), &self.metrics),
-                _ = stopping.wait_for(|stopping| *stopping), if !told => {
+                result = connection.as_mut() => return count_protocol_error(result, &self.metrics),
+                () = poll_fn(|cx| timer.poll_overdue(&mut sleep, cx)) => {
+                    return count_timeout(timer.phase(), &self.metrics);
+                }
+                _ = stopping.wait_for(|stopping| *stopping), if !is_shutting_down => {
                     connection.as_mut().graceful_shutdown();
-                    told = true;
+                    is_shutting_down = true;
                 }
             }
         }
     }
 }
 
-/// HTTP/1 only: nothing to upgrade to, no streams to reset.
-fn protocol(limits: &HttpLimits) -> http1::Builder {
+/// HTTP/1 only, without upgrades.
+fn http1_builder(limits: &HttpLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .header_read_timeout(None)
         .max_headers(limits.max_headers)
         .max_header_size(limits.max_header_bytes)
-        .max_buf_size(limits.max_header_bytes.saturating_mul(2).max(LEAST_BUFFER));
+        .max_buf_size(limits.max_header_bytes.saturating_mul(2).max(MIN_BUFFER_BYTES));
     builder
 }
 
-/// Counts what ended before it was a request: the router never saw it.
-fn tell(ended: hyper::Result<()>, metrics: &Metrics) {
-    let Err(error) = ended else { return };
+/// Counts heads that hyper refused: they never reach the router, which counts all other requests.
+fn count_protocol_error(result: hyper::Result<()>, metrics: &Metrics) {
+    let Err(error) = result else { return };
     let status = match () {
         () if error.is_parse_too_large() => "431",
         () if error.is_parse() => "400",
-        () => return tracing::debug!(%error, "connection broken"),
+        () => return tracing::debug!(%error, "connection failed"),
     };
-    metrics.http_requests.with_label_values(&[OTHER, status]).inc();
+    metrics.http_requests.with_label_values(&[OTHER_ROUTE, status]).inc();
 }
 
-fn cut(phase: Phase, metrics: &Metrics) {
+fn count_timeout(phase: ConnectionPhase, metrics: &Metrics) {
     metrics.http_timeouts.with_label_values(&[phase.name()]).inc();
-    tracing::debug!(phase = phase.name(), "connection cut");
+    tracing::debug!(phase = phase.name(), "connection timed out and was closed");
 }

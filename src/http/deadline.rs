@@ -1,4 +1,4 @@
-//! The time that a request has: one timer for all that is waited for, its body and its answer.
+//! The deadline of a request: one timer for reading the body and for every wait on the workers.
 
 use std::pin::Pin;
 
@@ -6,21 +6,20 @@ use tokio::time::{Sleep, sleep};
 
 use super::server::HttpLimits;
 
-/// See the module.
 #[derive(Debug)]
-pub(super) struct Deadline(Pin<Box<Sleep>>);
+pub(super) struct RequestDeadline(Pin<Box<Sleep>>);
 
-impl Deadline {
-    /// That of a request that begins now.
-    pub(super) fn of(limits: &HttpLimits) -> Self {
+impl RequestDeadline {
+    /// Starts now.
+    pub(super) fn start(limits: &HttpLimits) -> Self {
         Self(Box::pin(sleep(limits.request_timeout)))
     }
 
-    /// What comes of the work; nothing when the time is over before it.
-    pub(super) async fn wait_for<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// The output of `work`, or `None` when the deadline passes first.
+    pub(super) async fn run<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            done = work => Some(done),
+            output = work => Some(output),
             () = &mut self.0 => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Decisions: one event or a batch, asked about or recorded.
+//! Decisions about one event or a batch, with or without recording it.
 
 use std::sync::Arc;
 
@@ -6,45 +6,45 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 
+use super::auth;
 use super::body::{self, json};
-use super::deadline::Deadline;
-use super::decision::{DecideAnswer, Decision, Decisions};
-use super::forms::DecideBody;
-use super::guard;
-use super::openapi::Common;
-use super::position::{Partitions, late};
-use super::problem::{Kind, Problem};
-use super::question::{Asked, Envelope, Events, Intent};
+use super::deadline::RequestDeadline;
+use super::decide_request::{DecideAction, DecideCommand, DecideEvents, DecideRequest, QuestionOptions};
+use super::decide_response::{BatchResponse, DecideResponse, DecisionResponse};
+use super::edge::EdgeRejections;
+use super::openapi::ProblemResponses;
+use super::position::{PartitionCoverage, answer_timeout};
+use super::problem::{Problem, ProblemKind};
 use super::routes::Api;
-use crate::metrics::Metrics;
 use crate::workers::{AskError, RecordError, Stream};
 use ebb_core::{Question, Reason};
 
-/// Was it seen within the window, and which answer costs less if it is wrong?
+/// Decide whether events are duplicates
 ///
-/// With `"record": true` the event is also remembered. A rejected event is a decision, too: one bad event of a batch spoils
-/// no other.
+/// Answers whether an item was seen within the window and which verdict has the lower expected penalty. With
+/// `"record": true` the event is also recorded. A rejected event is a decision too, and does not affect the other events
+/// of its batch.
 #[utoipa::path(
     post,
     path = "/v1/streams/{stream}/decide",
     tag = "decisions",
-    params(("stream" = String, Path, description = "A stream's name", example = "clicks")),
-    request_body(content = DecideBody, examples(
-        ("ask" = (summary = "Was it seen?", value = json!({"event": {"ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1"}}))),
-        ("explain" = (summary = "With all that is known", value = json!({
+    params(("stream" = String, Path, description = "Name of a stream", example = "clicks")),
+    request_body(content = DecideRequest, examples(
+        ("ask" = (summary = "Ask about an event", value = json!({"event": {"ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1"}}))),
+        ("explain" = (summary = "Ask with an explanation", value = json!({
             "event": {"ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1"},
             "window": "10m",
             "penalty": {"false_duplicate": 0.4, "missed_duplicate": 0.05},
             "prior": 0.001,
             "explain": true
         }))),
-        ("record" = (summary = "And remember it", value = json!({
+        ("record" = (summary = "Record an event", value = json!({
             "event": {
                 "click_id": "c-1", "ts": 1700000000000i64, "ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1",
                 "tier": 2, "cost": 0.25
             }, "record": true
         }))),
-        ("batch" = (summary = "Many at once", value = json!({
+        ("batch" = (summary = "Record a batch", value = json!({
             "events": [
                 {
                 "click_id": "c-1", "ts": 1700000000000i64, "ip": "10.1.2.3", "ad": "ad-7", "user": "u-1", "campaign": "c1",
@@ -58,122 +58,122 @@ use ebb_core::{Question, Reason};
             "record": true
         }))),
     )),
-    responses((status = 200, description = "The decision, or one for each event", body = DecideAnswer), Common),
+    responses((status = 200, description = "The decision, or one for each event of the batch", body = DecideResponse), ProblemResponses),
 )]
 pub(super) async fn decide(
     State(api): State<Arc<Api>>,
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let mut deadline = Deadline::of(&api.limits);
+    let mut deadline = RequestDeadline::start(&api.limits);
     let (name, stream) = api.stream(name)?;
     api.require_ready()?;
-    let scope = guard::scope(&request);
+    let scope = auth::scope(&request);
     let body = body::read_json(request, api.limits.max_body_bytes, &mut deadline).await?;
-    let (events, intent, partition) = Envelope::parse(&body)?;
-    if let Intent::Record = intent {
+    let command = DecideRequest::parse(&body)?;
+    if let DecideAction::Record = command.action {
         scope.require_write()?;
     }
-    let stream = &stream.narrowed(partition)?;
-    let mut call = Call { name: &name, stream, metrics: &api.metrics, deadline };
-    call.decide(events, intent).await
+    let stream = &stream.narrowed(command.partition)?;
+    let mut call = DecideCall { stream, rejections: api.edge_rejections(&name), deadline };
+    call.run(command).await
 }
 
-/// One request to one stream.
-struct Call<'a> {
-    name: &'a str,
+/// One decide request to one stream.
+struct DecideCall<'a> {
     stream: &'a Stream,
-    metrics: &'a Metrics,
-    deadline: Deadline,
+    rejections: &'a EdgeRejections,
+    deadline: RequestDeadline,
 }
 
-impl Call<'_> {
-    async fn decide(&mut self, events: Events<'_>, intent: Intent) -> Result<Response, Problem> {
-        let (mut decisions, answered) = match intent {
-            Intent::Record => (self.record(&events).await?, None),
-            Intent::Ask(asked) => self.ask(&events, asked).await?,
+impl DecideCall<'_> {
+    async fn run(&mut self, command: DecideCommand<'_>) -> Result<Response, Problem> {
+        let DecideCommand { events, action, .. } = command;
+        let (mut decisions, answered) = match action {
+            DecideAction::Record => (self.record(&events).await?, None),
+            DecideAction::Ask(options) => self.ask(&events, options).await?,
         };
-        let partitions = answered.map(|answered| Partitions::new(answered, self.stream));
+        let partitions = answered.map(|answered| PartitionCoverage::new(answered, self.stream));
         Ok(match events {
-            Events::Batch(_) => json(&DecideAnswer::Batch(Decisions { decisions, partitions })),
-            Events::One(_) => {
-                let mut one = decisions.pop().expect("as many decisions as events, and there is one event");
+            DecideEvents::Batch(_) => json(&DecideResponse::Batch(BatchResponse { decisions, partitions })),
+            DecideEvents::One(_) => {
+                let mut one = decisions.pop().expect("one event has one decision");
                 one.partitions = partitions;
-                json(&DecideAnswer::One(Box::new(one)))
+                json(&DecideResponse::One(Box::new(one)))
             }
         })
     }
 
-    async fn record(&mut self, events: &Events<'_>) -> Result<Vec<Decision>, Problem> {
+    async fn record(&mut self, events: &DecideEvents<'_>) -> Result<Vec<DecisionResponse>, Problem> {
         let read = events.as_slice().iter().map(|event| self.stream.submission(event.get().as_bytes().to_vec()));
-        let (submissions, verdicts) = split(read);
-        self.count_rejected(&verdicts);
-        let recorded = match self.deadline.wait_for(self.stream.record(submissions)).await {
+        let (submissions, readable) = split(read);
+        let recorded = match self.deadline.run(self.stream.record(submissions)).await {
             Some(recorded) => recorded?,
-            None => return Err(Problem::new(Kind::AnswerTimeout, UNCERTAIN)),
+            None => return Err(Problem::new(ProblemKind::AnswerTimeout, UNCERTAIN)),
         };
-        merge(verdicts, recorded.iter().map(|recorded| Ok(Decision::recorded(recorded))))
+        self.rejections.add(readable.iter().filter_map(|read| read.err()));
+        merge(readable, recorded.iter().map(|recorded| Ok(DecisionResponse::recorded(recorded))))
     }
 
-    /// The decisions and, where partitions can be another instance's, those that were asked.
-    async fn ask(&mut self, events: &Events<'_>, asked: Asked) -> Result<(Vec<Decision>, Option<Vec<u32>>), Problem> {
-        let Asked { window, penalties, share, at_least, depth } = asked;
+    /// The decisions and, on Kafka, the partitions that were asked.
+    async fn ask(
+        &mut self,
+        events: &DecideEvents<'_>,
+        options: QuestionOptions,
+    ) -> Result<(Vec<DecisionResponse>, Option<Vec<u32>>), Problem> {
+        let QuestionOptions { window, penalties, share, at_least, depth } = options;
         self.stream.plan().dedup.requested_window(window)?;
         let reader = self.stream.reader();
         let subjects = events.as_slice().iter().map(|event| reader.read_subject(event.get().as_bytes()));
         let question = |subject| Question { subject, window, penalties, share };
-        let (questions, verdicts) = split(subjects.map(|read| read.map(question)));
-        let Some(answers) = self.deadline.wait_for(self.stream.ask(questions, depth, &at_least)).await else {
-            return Err(late(&at_least));
+        let (questions, readable) = split(subjects.map(|read| read.map(question)));
+        let Some(answers) = self.deadline.run(self.stream.ask(questions, depth, &at_least)).await else {
+            return Err(answer_timeout(&at_least));
         };
         let answers = answers?;
         let answered = self.stream.is_shared().then_some(answers.answered);
-        let decided = answers.answers.into_iter().map(|(answer, as_of)| Ok(Decision::answered(&answer?, as_of)));
-        Ok((merge(verdicts, decided)?, answered))
-    }
-
-    /// What is refused at the edge never reaches a worker, which counts the rest.
-    fn count_rejected(&self, verdicts: &[Result<(), Reason>]) {
-        for reason in verdicts.iter().filter_map(|read| read.err()) {
-            self.metrics.rejected.with_label_values(&[self.name, reason.name()]).inc();
-            self.metrics.events.with_label_values(&[self.name, "rejected"]).inc();
-        }
+        let decided =
+            answers.answers.into_iter().map(|(answer, as_of)| Ok(DecisionResponse::answered(&answer?, as_of)));
+        Ok((merge(readable, decided)?, answered))
     }
 }
 
-const UNCERTAIN: &str = "the events may or may not have been recorded; send them again: those that were are duplicates";
+const UNCERTAIN: &str =
+    "the events may or may not have been recorded; send them again: events that were recorded become duplicates";
 
-/// Separates what could be read from why the rest could not, and remembers the places.
+/// Separates readable events from the rejected ones; the second list has an entry for each event, in order.
 fn split<T>(read: impl Iterator<Item = Result<T, Reason>>) -> (Vec<T>, Vec<Result<(), Reason>>) {
-    let mut good = Vec::with_capacity(read.size_hint().0);
-    let places = read.map(|one| one.map(|one| good.push(one))).collect();
-    (good, places)
+    let mut readable = Vec::with_capacity(read.size_hint().0);
+    let all = read.map(|one| one.map(|one| readable.push(one))).collect();
+    (readable, all)
 }
 
-/// Puts decisions back in the places of the events they are about.
+/// Restores the order of the events: decisions for the readable ones, rejections for the others.
 fn merge(
-    places: Vec<Result<(), Reason>>,
-    mut decided: impl Iterator<Item = Result<Decision, Problem>>,
-) -> Result<Vec<Decision>, Problem> {
-    let place = |place| match place {
-        Err(reason) => Ok(Decision::rejected(reason)),
-        Ok(()) => decided.next().expect("each event that could be read was decided"),
+    events: Vec<Result<(), Reason>>,
+    mut decided: impl Iterator<Item = Result<DecisionResponse, Problem>>,
+) -> Result<Vec<DecisionResponse>, Problem> {
+    let decision = |event| match event {
+        Err(reason) => Ok(DecisionResponse::rejected(reason)),
+        Ok(()) => decided.next().expect("every readable event has a decision"),
     };
-    places.into_iter().map(place).collect()
+    events.into_iter().map(decision).collect()
 }
 
 impl From<RecordError> for Problem {
     fn from(error: RecordError) -> Self {
         match error {
             RecordError::Journal(_) => Problem::new(
-                Kind::JournalUnavailable,
-                "the journal does not take events now; send them again later: those that were recorded are duplicates",
+                ProblemKind::JournalUnavailable,
+                "retry later: events of this request that were recorded become duplicates",
             ),
             RecordError::Elsewhere { partition } => Problem::new(
-                Kind::Elsewhere,
-                format!("partition {partition} is another instance's; send the events there"),
+                ProblemKind::Elsewhere,
+                format!("partition {partition} is assigned to another instance; send the events there"),
             ),
-            RecordError::Stopping => Problem::new(Kind::Stopping, "send the events again, elsewhere or later"),
+            RecordError::Stopping => {
+                Problem::new(ProblemKind::Stopping, "send the events to another instance or retry")
+            }
         }
     }
 }
@@ -181,13 +181,15 @@ impl From<RecordError> for Problem {
 impl From<AskError> for Problem {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::Elsewhere => {
-                Problem::new(Kind::Elsewhere, "the partition is another instance's, or is being restored; ask there")
-            }
-            AskError::NoPartition { partitions } => {
-                Problem::new(Kind::UnknownPartition, format!("the stream has {partitions} partitions, from 0 on"))
-            }
-            AskError::Stopping => Problem::new(Kind::Stopping, "ask again, elsewhere or later"),
+            AskError::Elsewhere => Problem::new(
+                ProblemKind::Elsewhere,
+                "the partition is assigned to another instance or is being restored; ask another instance or retry",
+            ),
+            AskError::NoPartition { partitions } => Problem::new(
+                ProblemKind::UnknownPartition,
+                format!("the stream has {partitions} partitions, numbered from 0"),
+            ),
+            AskError::Stopping => Problem::new(ProblemKind::Stopping, "ask another instance or retry"),
         }
     }
 }

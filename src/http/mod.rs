@@ -1,49 +1,52 @@
-//! The service over HTTP: questions and events in, decisions out; probes and metrics beside them.
+//! The HTTP interface: questions and events in, decisions out, plus probes and metrics.
 //!
-//! The only module that names axum and hyper. It knows what a request may cost and how a mistake is told; what a decision
-//! means is for the shards to know.
+//! The only module that uses axum and hyper. It limits what a request may cost and reports errors; decisions are made by
+//! the shards.
 //!
-//! Promises:
-//! - H1 every connection ends: each phase of it has a deadline, and what is read of it a limit, before it costs memory;
-//! - H2 every answered mistake is `application/problem+json` with a stable `type`, what was wrong and what would be right
-//!   (a head that is no HTTP is answered by the protocol alone: a bare status and the end of the connection);
-//! - H3 a rejection is a decision: it is answered with 200 and its reason, and one bad event of a batch spoils no other;
-//! - H4 what clients send never becomes a metric label or a log line; request ids do only in a form that cannot break one;
-//! - H5 where tokens are configured nothing but probes and the description of the API is answered without one, and nothing
-//!   is recorded by one that may only read; tokens are in no log line, metric or answer.
+//! Guarantees:
+//! - H1 every connection ends: each of its phases has a deadline, and input is limited before it costs memory;
+//! - H2 every error response is `application/problem+json` with a stable `type`, what is wrong and how to correct it (a
+//!   malformed HTTP head is answered by hyper with a bare status, and the connection is closed);
+//! - H3 a rejected event is a decision: it is answered with 200 and its reason and does not affect the other events of its
+//!   batch;
+//! - H4 input of clients never becomes a metric label or a log line; request ids are logged only if they cannot break a line;
+//! - H5 if tokens are configured, only probes and the API description are served without a token, and nothing is recorded
+//!   with a read-only token; tokens appear in no log line, metric or response.
 
 mod aggregates;
+mod auth;
 mod body;
 mod checkpoint;
 mod connection;
+mod connection_limit;
 mod deadline;
 mod decide;
-mod decision;
-mod details;
-mod forms;
+mod decide_request;
+mod decide_response;
+mod edge;
+mod explanation;
+mod fields;
 mod frequency;
-mod fresh;
 #[cfg(fuzzing)]
 pub mod fuzzed;
-mod guard;
 mod observe;
 mod openapi;
-mod pace;
+mod phase;
 mod position;
 mod probes;
 mod problem;
 mod problems;
-mod question;
+mod reloading;
 mod routes;
-mod seats;
 mod server;
 mod status;
 mod tls;
 mod tokens;
 
-pub use fresh::FreshError;
-pub use question::{MOST_EVENTS, MOST_EXPLAINED};
+pub use decide_request::MAX_EXPLAINED_EVENTS;
+pub use fields::MAX_EVENTS;
+pub use reloading::ReloadError;
 pub use routes::{Api, Routes};
-pub use server::{Entrance, HttpLimits, serve};
-pub use tls::{Tls, TlsError, TlsFiles};
+pub use server::{HttpLimits, Listener, serve};
+pub use tls::{ServerTls, TlsError, TlsFiles};
 pub use tokens::{Tokens, TokensError};

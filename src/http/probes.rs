@@ -1,4 +1,4 @@
-//! What an orchestrator and a scraper ask.
+//! Liveness and readiness probes, and Prometheus metrics.
 
 use std::sync::Arc;
 
@@ -9,58 +9,62 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::body::json;
-use super::openapi::Common;
+use super::openapi::ProblemResponses;
 use super::problem::Problem;
 use super::routes::Api;
 
-/// How a service is.
+/// The result of a successful probe.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Health {
+pub(super) struct ProbeResponse {
     status: &'static str,
 }
 
-/// The process answers: all that a restart could mend.
+/// Liveness probe
+///
+/// Succeeds as long as the process answers requests.
 #[utoipa::path(
     get,
     path = "/livez",
     tag = "probes",
-    responses((status = 200, description = "It does", body = Health), Common),
+    responses((status = 200, description = "The process is alive", body = ProbeResponse), ProblemResponses),
 )]
 pub(super) async fn live() -> Response {
-    json(&Health { status: "live" })
+    json(&ProbeResponse { status: "live" })
 }
 
-/// Every shard is restored and new work is welcome.
+/// Readiness probe
+///
+/// Succeeds when every assigned shard is restored, events can be recorded and the service is not shutting down.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "probes",
-    responses((status = 200, description = "It is", body = Health), Common),
+    responses((status = 200, description = "The service is ready", body = ProbeResponse), ProblemResponses),
 )]
 pub(super) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
-    api.require_fit()?;
-    Ok(json(&Health { status: "ready" }))
+    api.require_accepting()?;
+    Ok(json(&ProbeResponse { status: "ready" }))
 }
 
-/// As `/readyz`.
+/// Readiness probe, same as `/readyz`
 #[utoipa::path(
     get,
     path = "/healthz",
     tag = "probes",
-    responses((status = 200, description = "It is", body = Health), Common),
+    responses((status = 200, description = "The service is ready", body = ProbeResponse), ProblemResponses),
 )]
 pub(super) async fn health(api: State<Arc<Api>>) -> Result<Response, Problem> {
     ready(api).await
 }
 
-/// Every metric, in Prometheus' text format.
+/// Metrics in the Prometheus text format
 #[utoipa::path(
     get,
     path = "/metrics",
     tag = "probes",
-    responses((status = 200, description = "The metrics", body = String, content_type = "text/plain"), Common),
+    responses((status = 200, description = "All metrics", body = String, content_type = "text/plain"), ProblemResponses),
 )]
 pub(super) async fn metrics(State(api): State<Arc<Api>>) -> Response {
-    api.metrics.ready.set(i64::from(api.require_fit().is_ok()));
+    api.metrics.ready.set(i64::from(api.require_accepting().is_ok()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], api.metrics.text()).into_response()
 }

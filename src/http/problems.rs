@@ -1,4 +1,4 @@
-//! The types of problems, found where they say they are.
+//! The catalogue of problem types: each `type` is a path that is served here.
 
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
@@ -7,55 +7,55 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::body::json;
-use super::openapi::Common;
-use super::problem::{Kind, Problem};
+use super::openapi::ProblemResponses;
+use super::problem::{Problem, ProblemKind};
 
-/// Every type of problem.
+/// All problem types.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Problems {
-    problems: Vec<Type>,
+pub(super) struct ProblemTypesResponse {
+    problems: Vec<ProblemTypeResponse>,
 }
 
-/// A type of problem and the status it comes with.
+/// A problem type.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Type {
+pub(super) struct ProblemTypeResponse {
     r#type: String,
     status: u16,
     title: &'static str,
 }
 
-impl Type {
-    fn of(kind: Kind) -> Self {
-        let (name, status, title) = kind.parts();
-        Self { r#type: format!("/problems/{name}"), status, title }
+impl From<ProblemKind> for ProblemTypeResponse {
+    fn from(kind: ProblemKind) -> Self {
+        Self { r#type: kind.uri(), status: kind.status(), title: kind.title() }
     }
 }
 
-/// Which mistakes are told apart?
+/// List problem types
 #[utoipa::path(
     get,
     path = "/problems",
     operation_id = "list_problems",
     tag = "description",
-    responses((status = 200, description = "Every type of problem", body = Problems), Common),
+    responses((status = 200, description = "All problem types", body = ProblemTypesResponse), ProblemResponses),
 )]
 pub(super) async fn list() -> Response {
-    json(&Problems { problems: Kind::ALL.iter().copied().map(Type::of).collect() })
+    json(&ProblemTypesResponse { problems: ProblemKind::ALL.iter().copied().map(ProblemTypeResponse::from).collect() })
 }
 
-/// What does a `type` mean?
+/// Describe a problem type
 #[utoipa::path(
     get,
     path = "/problems/{name}",
     operation_id = "show_problem",
     tag = "description",
-    params(("name" = String, Path, description = "The end of the type", example = "unknown-stream")),
-    responses((status = 200, description = "The type", body = Type), Common),
+    params(("name" = String, Path, description = "The last segment of the type", example = "unknown-stream")),
+    responses((status = 200, description = "The problem type", body = ProblemTypeResponse), ProblemResponses),
 )]
 pub(super) async fn show(name: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
-    let Path(name) = name
-        .map_err(|_| Problem::new(Kind::InvalidPath, "names in a path are UTF-8 text, percent-encoded where needed"))?;
-    let found = Kind::ALL.iter().copied().find(|kind| kind.parts().0 == name);
-    let kind = found.ok_or_else(|| Problem::new(Kind::UnknownProblem, "the types are listed at /problems"))?;
-    Ok(json(&Type::of(kind)))
+    let Path(name) = name.map_err(|_| {
+        Problem::new(ProblemKind::InvalidPath, "a path segment must be UTF-8, percent-encoded where needed")
+    })?;
+    let kind = ProblemKind::ALL.iter().copied().find(|kind| kind.slug() == name);
+    let kind = kind.ok_or_else(|| Problem::new(ProblemKind::UnknownProblem, "the types are listed at /problems"))?;
+    Ok(json(&ProblemTypeResponse::from(kind)))
 }

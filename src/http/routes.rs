@@ -1,37 +1,40 @@
-//! What is found where.
+//! The routes of the service, and the state that their handlers share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Path;
-use axum::extract::rejection::PathRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, any, get, post};
 use tower::service_fn;
 
-use super::guard::{self, Guard};
-use super::observe::Observed;
-use super::problem::{Kind, Problem};
+use super::auth::{self, TokenAuth};
+use super::edge::EdgeRejections;
+use super::observe::ObservedRouter;
+use super::problem::{Problem, ProblemKind};
 use super::server::HttpLimits;
 use super::tokens::{Scope, Tokens};
 use super::{aggregates, checkpoint, decide, frequency, openapi, probes, problems, status};
 use crate::metrics::Metrics;
 use crate::workers::{Readiness, Stream, Streams};
 
-/// What requests are answered from.
+/// The state that handlers share.
 #[derive(Debug)]
 pub struct Api {
     pub streams: Streams,
     pub metrics: Metrics,
     pub limits: HttpLimits,
+    /// By stream.
+    edge_rejections: BTreeMap<String, EdgeRejections>,
 }
 
-/// A set of routes to be served on one listener.
+/// A set of routes to serve on one listener.
 #[derive(Debug)]
 pub struct Routes {
-    /// Only with a token, where there are any.
+    /// Routes that require a token, if tokens are configured.
     guarded: Router<Arc<Api>>,
     open: Router<Arc<Api>>,
     paths: BTreeSet<&'static str>,
@@ -40,32 +43,32 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Questions and events.
+    /// The API of the service.
     pub fn service(api: Arc<Api>) -> Self {
-        let guarded = guarded(SERVICE).merge(router(&[UNKNOWN_STATISTIC]));
-        let paths = SERVICE.iter().chain([&UNKNOWN_STATISTIC]).map(|route| route.path).collect();
-        Self { guarded, open: open(SERVICE), paths, api, tokens: None }
+        let paths = SERVICE.iter().map(|route| route.path).collect();
+        Self { guarded: guarded(SERVICE), open: open(SERVICE), paths, api, tokens: None }
     }
 
-    /// Probes and metrics: open to whoever reaches the listener.
+    /// Probes and metrics, without authentication.
     pub fn admin(api: Arc<Api>) -> Self {
         Self { guarded: Router::new(), open: router(ADMIN), paths: admin_paths(), api, tokens: None }
     }
 
-    /// Everything on one listener. Metrics are guarded there as the service is; orchestrators have no tokens, so that probes
-    /// are not.
+    /// Everything on one listener. Metrics require a token there, if tokens are configured; probes do not, because
+    /// orchestrators have none.
     pub fn all(api: Arc<Api>) -> Self {
-        let Self { guarded: questions, open: described, mut paths, .. } = Self::service(api.clone());
+        let Self { guarded: service, open: service_open, mut paths, .. } = Self::service(api.clone());
         paths.append(&mut admin_paths());
-        Self { guarded: questions.merge(guarded(ADMIN)), open: described.merge(open(ADMIN)), paths, api, tokens: None }
+        let (guarded, open) = (service.merge(guarded(ADMIN)), service_open.merge(open(ADMIN)));
+        Self { guarded, open, paths, api, tokens: None }
     }
 
-    /// Asks for tokens where they are needed.
+    /// Requires a token on the guarded routes.
     pub fn with_tokens(self, tokens: Option<Tokens>) -> Self {
         Self { tokens, ..self }
     }
 
-    /// Probes and metrics, and for everything else that it is too early.
+    /// Probes and metrics; every other request is answered as `/readyz` is.
     pub fn waiting(api: Arc<Api>) -> Self {
         const EVERYTHING: &str = "/v1/{*rest}";
         let open = open(ADMIN).route(EVERYTHING, any(probes::ready));
@@ -74,220 +77,168 @@ impl Routes {
         Self { guarded: guarded(ADMIN), open, paths, api, tokens: None }
     }
 
-    /// The routes as axum's own type, for tests that need no socket.
+    /// An axum router, for tests without sockets.
     pub fn into_router(self) -> Router {
-        let observed = self.into_parts().0;
+        let router = self.into_parts().0;
         Router::new().fallback_service(service_fn(move |request| {
-            let answer = observed.clone().answer(request);
-            async { Ok::<_, Infallible>(answer.await) }
+            let response = router.clone().respond(request);
+            async { Ok::<_, Infallible>(response.await) }
         }))
     }
 
-    pub(super) fn into_parts(self) -> (Observed, Arc<Api>) {
+    pub(super) fn into_parts(self) -> (ObservedRouter, Arc<Api>) {
         let Self { guarded, open, paths, api, tokens } = self;
-        // Where there are no tokens whoever comes may do everything: nobody is looked at.
-        let everyone = tokens.is_none().then_some(Scope::Write);
+        // Without tokens there is no authentication, and every caller may write.
+        let default_scope = tokens.is_none().then_some(Scope::Write);
         let router = match tokens {
             Some(tokens) if guarded.has_routes() => {
-                let guard = Arc::new(Guard { tokens, metrics: api.metrics.clone() });
-                guarded.route_layer(from_fn_with_state(guard, guard::admit))
+                let state = Arc::new(TokenAuth { tokens, metrics: api.metrics.clone() });
+                guarded.route_layer(from_fn_with_state(state, auth::authenticate))
             }
             _ => guarded,
         };
         let router = router
             .merge(open)
-            .fallback(async || Problem::new(Kind::UnknownPath, "the paths begin with /v1/streams"))
+            .fallback(async || Problem::new(ProblemKind::UnknownPath, "the paths begin with /v1/streams; see /docs"))
             .method_not_allowed_fallback(async || {
-                Problem::new(Kind::MethodNotAllowed, "the `allow` header lists the methods that the path takes")
+                Problem::new(ProblemKind::MethodNotAllowed, "the `allow` header lists the methods of this path")
             })
             .with_state(api.clone());
-        (Observed::new(router, &paths, everyone, api.metrics.clone()), api)
+        (ObservedRouter::new(router, &paths, default_scope, api.metrics.clone()), api)
     }
 }
 
-/// What a request needs to be allowed to do.
+/// The permission that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Nothing: probes and the description of the API.
+pub(super) enum RouteAccess {
+    /// None: probes and the description of the API.
     Open,
-    /// Look at what the memory holds.
+    /// Reads state.
     Read,
-    /// Change it, or cause work on the disk.
+    /// Changes state or causes disk writes.
     Write,
-    /// As the body says: a decision reads, unless its event is to be recorded.
-    AsAsked,
+    /// The handler decides: a decide request reads unless it records.
+    ByRequest,
 }
 
-/// One entry of the list of routes.
-pub(super) struct Route {
+/// An entry of the route table.
+pub(super) struct RouteEntry {
     pub(super) path: &'static str,
-    pub(super) access: Access,
-    take: fn() -> MethodRouter<Arc<Api>>,
+    pub(super) access: RouteAccess,
+    methods: fn() -> MethodRouter<Arc<Api>>,
 }
 
-/// Everything that is served, but probes and metrics.
-pub(super) const SERVICE: &[Route] = &[
-    Route { path: "/v1/streams", access: Access::Read, take: || get(status::list) },
-    Route { path: "/v1/streams/{stream}", access: Access::Read, take: || get(status::show) },
-    Route { path: "/v1/streams/{stream}/decide", access: Access::AsAsked, take: || post(decide::decide) },
-    Route {
-        path: "/v1/streams/{stream}/frequency",
-        access: Access::Read,
-        take: || get(frequency::one).post(frequency::many),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/sum",
-        access: Access::Read,
-        take: || get(aggregates::sum),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/count",
-        access: Access::Read,
-        take: || get(aggregates::count),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/mean",
-        access: Access::Read,
-        take: || get(aggregates::mean),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/quantiles",
-        access: Access::Read,
-        take: || get(aggregates::quantiles),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/rank",
-        access: Access::Read,
-        take: || get(aggregates::rank),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/top",
-        access: Access::Read,
-        take: || get(aggregates::top),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/share",
-        access: Access::Read,
-        take: || get(aggregates::share),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/export",
-        access: Access::Read,
-        take: || get(aggregates::export),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/merge/sum",
-        access: Access::Read,
-        take: || post(aggregates::merge_sum),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/merge/count",
-        access: Access::Read,
-        take: || post(aggregates::merge_count),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/merge/mean",
-        access: Access::Read,
-        take: || post(aggregates::merge_mean),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/merge/quantiles",
-        access: Access::Read,
-        take: || post(aggregates::merge_quantiles),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/merge/rank",
-        access: Access::Read,
-        take: || post(aggregates::merge_rank),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/merge/top",
-        access: Access::Read,
-        take: || post(aggregates::merge_top),
-    },
-    Route {
-        path: "/v1/streams/{stream}/aggregates/{aggregate}/merge/share",
-        access: Access::Read,
-        take: || post(aggregates::merge_share),
-    },
-    Route { path: "/v1/checkpoint", access: Access::Read, take: || get(checkpoint::show) },
-    Route { path: "/v1/checkpoint", access: Access::Write, take: || post(checkpoint::take) },
-    Route { path: "/openapi.json", access: Access::Open, take: || get(openapi::openapi_json) },
-    Route { path: "/docs", access: Access::Open, take: || get(openapi::docs) },
-    Route { path: "/problems", access: Access::Open, take: || get(problems::list) },
-    Route { path: "/problems/{name}", access: Access::Open, take: || get(problems::show) },
+const fn route(path: &'static str, access: RouteAccess, methods: fn() -> MethodRouter<Arc<Api>>) -> RouteEntry {
+    RouteEntry { path, access, methods }
+}
+
+/// Every route except probes and metrics.
+pub(super) const SERVICE: &[RouteEntry] = &[
+    route("/v1/streams", RouteAccess::Read, || get(status::list)),
+    route("/v1/streams/{stream}", RouteAccess::Read, || get(status::show)),
+    route("/v1/streams/{stream}/decide", RouteAccess::ByRequest, || post(decide::decide)),
+    route("/v1/streams/{stream}/frequency", RouteAccess::Read, || get(frequency::one).post(frequency::many)),
+    route("/v1/streams/{stream}/aggregates/{aggregate}/{statistic}", RouteAccess::Read, || get(aggregates::show)),
+    route("/v1/streams/{stream}/aggregates/{aggregate}/export", RouteAccess::Read, || get(aggregates::export)),
+    route("/v1/streams/{stream}/aggregates/{aggregate}/merge/{statistic}", RouteAccess::Read, || {
+        post(aggregates::merge)
+    }),
+    route("/v1/checkpoint", RouteAccess::Read, || get(checkpoint::show)),
+    route("/v1/checkpoint", RouteAccess::Write, || post(checkpoint::take)),
+    route("/openapi.json", RouteAccess::Open, || get(openapi::openapi_json)),
+    route("/docs", RouteAccess::Open, || get(openapi::docs)),
+    route("/problems", RouteAccess::Open, || get(problems::list)),
+    route("/problems/{name}", RouteAccess::Open, || get(problems::show)),
 ];
 
-/// Found by those who guess: it says which statistics there are.
-const UNKNOWN_STATISTIC: Route = Route {
-    path: "/v1/streams/{stream}/aggregates/{aggregate}/{statistic}",
-    access: Access::Read,
-    take: || get(aggregates::unknown),
-};
-
 /// Probes and metrics.
-pub(super) const ADMIN: &[Route] = &[
-    Route { path: "/livez", access: Access::Open, take: || get(probes::live) },
-    Route { path: "/readyz", access: Access::Open, take: || get(probes::ready) },
-    Route { path: "/healthz", access: Access::Open, take: || get(probes::health) },
-    Route { path: "/metrics", access: Access::Read, take: || get(probes::metrics) },
+pub(super) const ADMIN: &[RouteEntry] = &[
+    route("/livez", RouteAccess::Open, || get(probes::live)),
+    route("/readyz", RouteAccess::Open, || get(probes::ready)),
+    route("/healthz", RouteAccess::Open, || get(probes::health)),
+    route("/metrics", RouteAccess::Read, || get(probes::metrics)),
 ];
 
 fn admin_paths() -> BTreeSet<&'static str> {
     ADMIN.iter().map(|route| route.path).collect()
 }
 
-/// A path whose methods need different rights stands there once for each.
-fn router<'a>(routes: impl IntoIterator<Item = &'a Route>) -> Router<Arc<Api>> {
-    let methods = |route: &Route| match route.access {
-        Access::Write => (route.take)().route_layer(from_fn(guard::require_write)),
-        Access::Open | Access::Read | Access::AsAsked => (route.take)(),
+/// A path whose methods require different permissions has an entry for each.
+fn router<'a>(routes: impl IntoIterator<Item = &'a RouteEntry>) -> Router<Arc<Api>> {
+    let methods = |route: &RouteEntry| match route.access {
+        RouteAccess::Write => (route.methods)().route_layer(from_fn(auth::require_write)),
+        RouteAccess::Open | RouteAccess::Read | RouteAccess::ByRequest => (route.methods)(),
     };
     routes.into_iter().fold(Router::new(), |all, route| all.route(route.path, methods(route)))
 }
 
-/// Those that need a right.
-fn guarded(routes: &[Route]) -> Router<Arc<Api>> {
-    router(routes.iter().filter(|route| route.access != Access::Open))
+fn guarded(routes: &[RouteEntry]) -> Router<Arc<Api>> {
+    router(routes.iter().filter(|route| route.access != RouteAccess::Open))
 }
 
-fn open(routes: &[Route]) -> Router<Arc<Api>> {
-    router(routes.iter().filter(|route| route.access == Access::Open))
+fn open(routes: &[RouteEntry]) -> Router<Arc<Api>> {
+    router(routes.iter().filter(|route| route.access == RouteAccess::Open))
 }
 
 impl Api {
+    pub fn new(streams: Streams, metrics: Metrics, limits: HttpLimits) -> Self {
+        let rejections = |name: &str| (name.to_owned(), EdgeRejections::new(name, &metrics));
+        let edge_rejections = streams.iter().map(|(name, _)| rejections(name)).collect();
+        Self { streams, metrics, limits, edge_rejections }
+    }
+
     /// The stream that a path names.
     pub(super) fn stream(&self, name: Result<Path<String>, PathRejection>) -> Result<(String, &Stream), Problem> {
-        let Path(name) = name.map_err(|_| {
-            Problem::new(Kind::InvalidPath, "a stream's name in a path is UTF-8 text, percent-encoded where needed")
-        })?;
+        let Path(name) = name.map_err(|_| invalid_path())?;
         match self.streams.get(&name) {
             Some(stream) => Ok((name, stream)),
             None => {
                 let known: Vec<&str> = self.streams.iter().map(|(known, _)| known).collect();
-                Err(Problem::new(Kind::UnknownStream, format!("the streams are: {}", known.join(", "))))
+                Err(Problem::new(ProblemKind::UnknownStream, format!("the streams are: {}", known.join(", "))))
             }
         }
     }
 
-    /// Questions can be answered.
-    pub(super) fn require_ready(&self) -> Result<(), Problem> {
-        told(self.streams.readiness())
+    /// The edge rejections of an existing stream.
+    pub(super) fn edge_rejections(&self, stream: &str) -> &EdgeRejections {
+        &self.edge_rejections[stream]
     }
 
-    /// New work is welcome.
-    pub(super) fn require_fit(&self) -> Result<(), Problem> {
-        told(self.streams.fitness())
+    /// Fails unless every assigned shard is restored.
+    pub(super) fn require_ready(&self) -> Result<(), Problem> {
+        check(self.streams.readiness())
+    }
+
+    /// Fails unless new work should be sent to this instance.
+    pub(super) fn require_accepting(&self) -> Result<(), Problem> {
+        check(self.streams.fitness())
     }
 }
 
-fn told(readiness: Readiness) -> Result<(), Problem> {
+fn check(readiness: Readiness) -> Result<(), Problem> {
     match readiness {
         Readiness::Ready => Ok(()),
-        Readiness::Stopping => Err(Problem::new(Kind::Stopping, "the service is stopping; ask another instance")),
-        Readiness::Restoring => Err(Problem::new(Kind::NotReady, "the memory is being restored; try again soon")),
-        Readiness::Waiting(why) => Err(Problem::new(Kind::NotReady, why)),
-        Readiness::Failed(why) => Err(Problem::new(Kind::RestoreFailed, why)),
+        Readiness::Stopping => {
+            Err(Problem::new(ProblemKind::Stopping, "the service is shutting down; ask another instance"))
+        }
+        Readiness::Restoring => Err(Problem::new(ProblemKind::NotReady, "shards are being restored; retry soon")),
+        Readiness::Waiting(why) => Err(Problem::new(ProblemKind::NotReady, why)),
+        Readiness::Failed(why) => Err(Problem::new(ProblemKind::RestoreFailed, why)),
+    }
+}
+
+pub(super) fn invalid_path() -> Problem {
+    Problem::new(ProblemKind::InvalidPath, "a path segment must be UTF-8, percent-encoded where needed")
+}
+
+pub(super) fn parse_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    match query {
+        Ok(Query(query)) => Ok(query),
+        Err(error) => {
+            let text = error.body_text();
+            let detail = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text).to_owned();
+            Err(Problem::new(ProblemKind::InvalidQuery, detail))
+        }
     }
 }
 
@@ -298,20 +249,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_is_described_and_nothing_else() {
+    fn description_contains_exactly_the_served_paths() {
         let served: BTreeSet<&str> = SERVICE.iter().chain(ADMIN).map(|route| route.path).collect();
-        let described = openapi::description();
-        let described: BTreeSet<&str> = described.paths.paths.keys().map(String::as_str).collect();
+        let description = openapi::description();
+        let described: BTreeSet<&str> = description.paths.paths.keys().map(String::as_str).collect();
         assert_eq!(served, described);
     }
 
     #[test]
-    fn what_changes_something_needs_the_right_to_write() {
-        let reads = |route: &&Route| route.access == Access::Read;
-        let writes: Vec<&str> = SERVICE.iter().filter(|route| !reads(route)).map(|route| route.path).collect();
+    fn api_routes_require_a_token_and_writes_require_the_write_scope() {
+        let not_read = |route: &&RouteEntry| route.access != RouteAccess::Read;
+        let writes: Vec<&str> = SERVICE.iter().filter(not_read).map(|route| route.path).collect();
         assert!(writes.contains(&"/v1/streams/{stream}/decide") && writes.contains(&"/v1/checkpoint"));
-        assert!(
-            SERVICE.iter().filter(|route| route.path.starts_with("/v1/")).all(|route| route.access != Access::Open)
-        );
+        let mut api = SERVICE.iter().filter(|route| route.path.starts_with("/v1/"));
+        assert!(api.all(|route| route.access != RouteAccess::Open));
     }
 }

@@ -1,5 +1,5 @@
-//! The accept loop: `axum::serve` has no timers, so that a client who sends nothing would be waited for without end, and
-//! no TLS.
+//! The accept loop of a listener. `axum::serve` has neither TLS nor timeouts, so that a silent client would hold its
+//! connection for ever.
 
 use std::io;
 use std::sync::Arc;
@@ -10,32 +10,31 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
-use super::connection::Shared;
+use super::connection::ConnectionContext;
+use super::connection_limit::ConnectionLimit;
 use super::routes::Routes;
-use super::seats::Seats;
-use super::tls::Tls;
+use super::tls::ServerTls;
 
-/// What a client may cost.
+/// Limits on what a client may cost.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// The longest from the end of a request's head to its answer, the body included.
+    /// From the end of a request's head to its response, including the body.
     pub request_timeout: Duration,
-    /// The longest a TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// The longest a head may take from its first byte on.
+    /// From the first byte of a request's head to its last.
     pub header_timeout: Duration,
-    /// The longest a new connection may say nothing.
+    /// From the accept of a connection to its first byte.
     pub first_byte_timeout: Duration,
-    /// The longest a connection may wait for its next request, and an answer for its reader.
+    /// From one response to the next request, and for the client to read the response.
     pub idle_timeout: Duration,
     pub max_body_bytes: usize,
     pub max_headers: usize,
     /// Of the whole head.
     pub max_header_bytes: usize,
     pub max_connections: usize,
-    /// From one address; no limit when absent, as behind a proxy, where all come from one.
+    /// `None`: unlimited, as needed behind a proxy, where all connections come from one address.
     pub max_connections_per_address: Option<usize>,
-    /// How long requests in flight may go on after a stop.
+    /// How long requests in flight may continue after shutdown began.
     pub drain: Duration,
 }
 
@@ -57,86 +56,89 @@ impl Default for HttpLimits {
     }
 }
 
-/// How long to wait when no connection can be accepted, for instance because no file descriptor is free.
+/// Pause after a failed accept, for instance when no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where clients come in.
+/// A bound socket, with TLS or in plain text.
 #[derive(Debug)]
-pub struct Entrance {
-    pub listener: TcpListener,
-    /// Without it connections are in the clear.
-    pub tls: Option<Tls>,
+pub struct Listener {
+    pub socket: TcpListener,
+    pub tls: Option<ServerTls>,
 }
 
-impl From<TcpListener> for Entrance {
-    fn from(listener: TcpListener) -> Self {
-        Self { listener, tls: None }
+impl From<TcpListener> for Listener {
+    /// Plain text.
+    fn from(socket: TcpListener) -> Self {
+        Self { socket, tls: None }
     }
 }
 
-/// Serves `routes` until `shutdown` is ready, then lets requests in flight finish within `limits.drain`.
-pub async fn serve(entrance: impl Into<Entrance>, routes: Routes, shutdown: impl Future<Output = ()>) {
-    let Entrance { listener, tls } = entrance.into();
-    let (routes, api) = routes.into_parts();
+/// Serves `routes` until `shutdown` completes, then waits up to `limits.drain` for the requests in flight.
+pub async fn serve(listener: impl Into<Listener>, routes: Routes, shutdown: impl Future<Output = ()>) {
+    let Listener { socket: listener, tls } = listener.into();
+    let (router, api) = routes.into_parts();
     let limits = Arc::new(api.limits.clone());
     let metrics = api.metrics.clone();
-    let seats =
-        Seats::new(limits.max_connections, limits.max_connections_per_address, metrics.http_connections.clone());
+    let limit = ConnectionLimit::new(
+        limits.max_connections,
+        limits.max_connections_per_address,
+        metrics.http_connections.clone(),
+    );
     let (stop, stopping) = watch::channel(false);
-    let shared = Shared { routes, metrics, limits: limits.clone(), tls, stopping };
+    let context = ConnectionContext { router, metrics, limits: limits.clone(), tls, stopping };
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            Some(ended) = connections.join_next() => note(ended),
+            Some(result) = connections.join_next() => log_panic(result),
             accepted = listener.accept() => match accepted {
-                Ok((socket, from)) => match seats.take(from.ip()) {
-                    Some(seat) => {
-                        let serving = shared.clone().serve(socket);
+                Ok((socket, from)) => match limit.acquire(from.ip()) {
+                    Some(permit) => {
+                        let serving = context.clone().serve(socket);
                         connections.spawn(async move {
                             serving.await;
-                            drop(seat);
+                            drop(permit);
                         });
                     }
-                    None => refuse(socket, &shared),
+                    None => refuse(socket, &context),
                 },
                 Err(error) => pause_after(&error).await,
             },
         }
     }
     drop(listener);
-    // The receiver is held by `shared`.
+    // Cannot fail: `context` holds a receiver.
     let _ = stop.send(true);
     let drained = timeout(limits.drain, async {
-        while let Some(ended) = connections.join_next().await {
-            note(ended);
+        while let Some(result) = connections.join_next().await {
+            log_panic(result);
         }
     });
     if drained.await.is_err() {
-        tracing::warn!(connections = seats.taken(), "connections cut: they did not end in time");
+        tracing::warn!(connections = limit.open(), "drain timeout reached, closing the remaining connections");
     }
 }
 
-fn refuse(socket: TcpStream, shared: &Shared) {
-    shared.metrics.http_refused.inc();
+fn refuse(socket: TcpStream, context: &ConnectionContext) {
+    context.metrics.http_refused.inc();
     drop(socket);
 }
 
-/// A client that left again is no reason to wait; anything else is likely to come back at once.
+/// An aborted connection needs no pause; any other error is likely to repeat at once.
 async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
-        tracing::warn!(%error, "no connection could be accepted");
+        tracing::warn!(%error, "accept failed, retrying in {} ms", ACCEPT_PAUSE.as_millis());
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 
-fn note(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
+fn log_panic(result: Result<(), JoinError>) {
+    if let Err(error) = result
         && error.is_panic()
     {
-        tracing::error!("a request panicked; its connection is closed");
+        tracing::error!("request handler panicked, its connection was closed");
     }
 }

@@ -1,4 +1,4 @@
-//! Streams and their shards in figures.
+//! The configuration and the state of streams and their shards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use super::body::json;
-use super::checkpoint::Place;
-use super::decision::BasisName;
-use super::openapi::Common;
-use super::position::{AsOf, Partitions};
-use super::problem::{Kind, Problem};
-use super::question::span_text;
+use super::checkpoint::CheckpointResponse;
+use super::decide_request::format_window;
+use super::decide_response::BasisName;
+use super::edge::EdgeRejections;
+use super::openapi::ProblemResponses;
+use super::position::{AsOfResponse, PartitionCoverage, overloaded};
+use super::problem::Problem;
 use super::routes::Api;
 use crate::workers::{PartitionStatus, Stream};
 use ebb_core::{AggregateSpec, AggregateStatus, KeyCounts, Reason, Refusal, Seen, VerdictCounts};
@@ -25,29 +26,29 @@ use ebb_sketch::units::DurationMs;
 
 /// All streams.
 #[derive(Serialize, ToSchema)]
-pub(super) struct List {
-    streams: Vec<Summary>,
+pub(super) struct StreamsResponse {
+    streams: Vec<StreamSummaryResponse>,
 }
 
-/// What a stream reads and keeps.
+/// The configuration of a stream.
 #[derive(Serialize, ToSchema)]
-struct Summary {
+struct StreamSummaryResponse {
     name: String,
     partitions: usize,
-    event: Event,
-    dedup: Dedup,
-    /// How items are counted; absent where they are not.
+    event: EventFieldsResponse,
+    dedup: DedupSummaryResponse,
+    /// Method of the frequency view; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     frequency: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    aggregates: Vec<AggregateSummary>,
+    aggregates: Vec<AggregateSummaryResponse>,
 }
 
-/// The fields that are read of an event.
+/// The fields of an event.
 #[derive(Serialize, ToSchema)]
-struct Event {
-    /// What must not repeat.
+struct EventFieldsResponse {
+    /// The fields that identify an item.
     item: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
@@ -58,111 +59,119 @@ struct Event {
 }
 
 #[derive(Serialize, ToSchema)]
-struct Dedup {
-    /// Absent where the filter forgets at random.
+struct DedupSummaryResponse {
+    /// Absent if the filter has no window because it evicts at random.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<String>,
     seen: &'static str,
 }
 
 #[derive(Serialize, ToSchema)]
-struct AggregateSummary {
+struct AggregateSummaryResponse {
     name: String,
     method: &'static str,
     epsilon: f64,
     horizon: String,
-    /// How many keys have a place of their own; absent where it is not kept by key.
+    /// Maximum number of keys with a sketch of their own; absent if the aggregate is not kept by key.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<u32>,
 }
 
-/// A stream and its shards that are here.
+/// A stream and its shards on this instance.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Detail {
+pub(super) struct StreamResponse {
     #[serde(flatten)]
-    summary: Summary,
-    /// Whose shards answer here.
-    answering: Partitions,
-    shards: Vec<Shard>,
+    summary: StreamSummaryResponse,
+    /// The partitions of the shards.
+    answering: PartitionCoverage,
+    /// The sum of the shards, and the events that were rejected before they reached a shard since the instance started.
+    events: EventCountsResponse,
+    shards: Vec<ShardResponse>,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Shard {
-    as_of: AsOf,
-    /// Records of the log that are not folded yet, where the end of the log is known.
+struct ShardResponse {
+    as_of: AsOfResponse,
+    /// Records of the log that are not processed yet; absent while the end of the log is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     lag: Option<u64>,
-    /// The newest stored checkpoint; absent where there is none.
+    /// The newest stored checkpoint; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    checkpoint: Option<Place>,
-    events: Events,
+    checkpoint: Option<CheckpointResponse>,
+    /// Since the beginning of the log.
+    events: EventCountsResponse,
     /// Share of the filter that is in use.
     fill: f64,
-    /// The estimated chance that a new item is taken for an old one.
+    /// Estimated probability that a new item is called a duplicate.
     false_duplicate_rate: f64,
-    /// What decisions with penalties rest on: `posterior`, or why not.
-    #[schema(value_type = BasisName)]
-    basis: &'static str,
-    /// Keys with a filter of their own.
+    /// What decisions with penalties are based on: `posterior`, or why not.
+    basis: BasisName,
+    /// Number of keys with a filter of their own.
     isolated_keys: usize,
-    /// How often a counter of items had no room.
+    /// How often a counter of the frequency view overflowed.
     exhausted_counts: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    aggregates: Vec<Aggregate>,
+    aggregates: Vec<AggregateStatusResponse>,
     memory_bytes: u64,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Aggregate {
+struct AggregateStatusResponse {
     name: String,
     events: u64,
-    /// Events that this aggregate did not take, by reason.
+    /// Number of events that the aggregate did not include, by reason.
     refused: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    keys: Option<Keys>,
+    keys: Option<KeyCountsResponse>,
     memory_bytes: u64,
 }
 
+/// The keys of an aggregate.
 #[derive(Serialize, ToSchema)]
-struct Keys {
+struct KeyCountsResponse {
+    /// Keys with a sketch of their own.
     own: u64,
+    /// Keys that were seen once and have no sketch yet.
     waiting: u64,
     evictions: u64,
+    /// Events that were added to `other` because their key has no sketch.
     other_events: u64,
 }
 
-/// Since the beginning of the log.
-#[derive(Serialize, ToSchema)]
-struct Events {
+/// Number of events by verdict.
+#[derive(Default, Serialize, ToSchema)]
+struct EventCountsResponse {
     unique: u64,
     duplicate: u64,
     late: u64,
+    /// By reason.
     rejected: BTreeMap<&'static str, u64>,
 }
 
-/// Which streams are there?
+/// List streams
 ///
-/// Needs no shard: answers while they are being restored, too.
+/// Also answers while shards are being restored.
 #[utoipa::path(
     get,
     path = "/v1/streams",
     operation_id = "list_streams",
     tag = "status",
-    responses((status = 200, description = "All streams", body = List), Common),
+    responses((status = 200, description = "All streams", body = StreamsResponse), ProblemResponses),
 )]
 pub(super) async fn list(State(api): State<Arc<Api>>) -> Response {
-    json(&List { streams: api.streams.iter().map(|(name, stream)| Summary::of(name, stream)).collect() })
+    let streams = api.streams.iter().map(|(name, stream)| StreamSummaryResponse::new(name, stream));
+    json(&StreamsResponse { streams: streams.collect() })
 }
 
-/// How is a stream?
+/// Show a stream and its shards
 #[utoipa::path(
     get,
     path = "/v1/streams/{stream}",
     operation_id = "show_stream",
     tag = "status",
-    params(("stream" = String, Path, description = "A stream's name", example = "clicks")),
-    responses((status = 200, description = "The stream and its shards", body = Detail), Common),
+    params(("stream" = String, Path, description = "Name of a stream", example = "clicks")),
+    responses((status = 200, description = "The stream and its shards", body = StreamResponse), ProblemResponses),
 )]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
@@ -170,17 +179,19 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let (name, stream) = api.stream(name)?;
     api.require_ready()?;
-    let status = match timeout(api.limits.request_timeout, stream.status()).await {
-        Ok(status) => status?,
-        Err(_) => return Err(Problem::new(Kind::AnswerTimeout, "the service is overloaded; ask again later")),
-    };
-    let answering = Partitions::new(status.iter().map(|shard| shard.status.as_of.partition).collect(), stream);
-    let shards = status.iter().map(Shard::of).collect();
-    Ok(json(&Detail { summary: Summary::of(&name, stream), answering, shards }))
+    let status = timeout(api.limits.request_timeout, stream.status()).await.map_err(|_| overloaded())??;
+    let mut events = EventCountsResponse::from_edge(api.edge_rejections(&name));
+    status.iter().for_each(|shard| events.add(&shard.status.counts));
+    Ok(json(&StreamResponse {
+        summary: StreamSummaryResponse::new(&name, stream),
+        answering: PartitionCoverage::new(status.iter().map(|shard| shard.status.as_of.partition).collect(), stream),
+        events,
+        shards: status.iter().map(ShardResponse::from).collect(),
+    }))
 }
 
-impl Summary {
-    fn of(name: &str, stream: &Stream) -> Self {
+impl StreamSummaryResponse {
+    fn new(name: &str, stream: &Stream) -> Self {
         let plan = stream.plan();
         let seen = match plan.dedup.seen {
             Seen::First => "first",
@@ -191,70 +202,81 @@ impl Summary {
         Self {
             name: name.to_owned(),
             partitions: stream.partitions(),
-            event: Event {
+            event: EventFieldsResponse {
                 item: event.item.iter().map(ToString::to_string).collect(),
                 key: text(event.key.as_ref()),
                 time: text(event.time.as_ref().map(|(path, _)| path)),
                 id: text(event.id.as_ref()),
             },
-            dedup: Dedup { window: plan.dedup.window().map(span_text), seen },
+            dedup: DedupSummaryResponse { window: plan.dedup.window().map(format_window), seen },
             frequency: plan.frequency.map(|spec| match spec {
                 FrequencySpec::Forward(_) => "forward",
                 FrequencySpec::Basic(_) => "basic",
                 FrequencySpec::Optimised(_) => "optimised",
             }),
-            aggregates: plan.aggregates.iter().map(AggregateSummary::of).collect(),
+            aggregates: plan.aggregates.iter().map(AggregateSummaryResponse::from).collect(),
         }
     }
 }
 
-impl AggregateSummary {
-    fn of(spec: &AggregateSpec) -> Self {
-        let given = spec.parameters();
+impl From<&AggregateSpec> for AggregateSummaryResponse {
+    fn from(spec: &AggregateSpec) -> Self {
+        let parameters = spec.parameters();
         Self {
-            name: given.name.clone(),
-            method: given.method.name(),
-            epsilon: given.epsilon,
-            horizon: DurationMs(given.horizon_ms).to_string(),
-            keys: given.keys,
+            name: parameters.name.clone(),
+            method: parameters.method.name(),
+            epsilon: parameters.epsilon,
+            horizon: DurationMs(parameters.horizon_ms).to_string(),
+            keys: parameters.keys,
         }
     }
 }
 
-impl Shard {
-    fn of(shard: &PartitionStatus) -> Self {
+impl From<&PartitionStatus> for ShardResponse {
+    fn from(shard: &PartitionStatus) -> Self {
         let status = &shard.status;
+        let mut events = EventCountsResponse::default();
+        events.add(&status.counts);
         Self {
             as_of: status.as_of.into(),
             lag: shard.lag,
-            checkpoint: shard.checkpoint.map(Place::from),
-            events: Events::of(&status.counts),
+            checkpoint: shard.checkpoint.map(CheckpointResponse::from),
+            events,
             fill: status.fill,
             false_duplicate_rate: status.false_duplicate_rate,
-            basis: status.basis.name(),
+            basis: status.basis.into(),
             isolated_keys: status.isolated_keys,
             exhausted_counts: status.exhausted_counts,
-            aggregates: status.aggregates.iter().map(Aggregate::of).collect(),
+            aggregates: status.aggregates.iter().map(AggregateStatusResponse::from).collect(),
             memory_bytes: status.memory_bytes,
         }
     }
 }
 
-impl Aggregate {
-    fn of(status: &AggregateStatus) -> Self {
+impl From<&AggregateStatus> for AggregateStatusResponse {
+    fn from(status: &AggregateStatus) -> Self {
         let refused = Refusal::ALL.map(|refusal| (refusal.name(), status.refused[refusal as usize])).into();
         let keys = status.keys.map(|counts| {
             let KeyCounts { keys: own, waiting, evictions, other_events } = counts;
-            Keys { own, waiting, evictions, other_events }
+            KeyCountsResponse { own, waiting, evictions, other_events }
         });
         let (name, events) = (status.name.clone(), status.events);
         Self { name, events, refused, keys, memory_bytes: status.memory_bytes }
     }
 }
 
-impl Events {
-    fn of(counts: &VerdictCounts) -> Self {
-        let rejected = Reason::ALL.map(|reason| (reason.name(), counts.rejected(reason))).into();
-        Self { unique: counts.unique, duplicate: counts.duplicate, late: counts.late, rejected }
+impl EventCountsResponse {
+    fn from_edge(rejections: &EdgeRejections) -> Self {
+        let rejected = Reason::ALL.map(|reason| (reason.name(), rejections.count(reason))).into();
+        Self { rejected, ..Self::default() }
+    }
+
+    fn add(&mut self, counts: &VerdictCounts) {
+        self.unique += counts.unique;
+        self.duplicate += counts.duplicate;
+        self.late += counts.late;
+        for reason in Reason::ALL {
+            *self.rejected.entry(reason.name()).or_default() += counts.rejected(reason);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! TLS on a listener: certificates from files, exchanged without a restart; connections that are open keep theirs.
+//! TLS of a listener: certificates from PEM files, replaced without a restart. Open connections keep the certificate of
+//! their handshake.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,46 +13,46 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, crypto};
 
-use super::fresh::{Fresh, FreshError};
+use super::reloading::{ReloadError, Reloading};
 
-/// PEM files.
+/// Paths of PEM files.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The server's certificate first, then those that lead to its authority.
+    /// The server's certificate, followed by its intermediate certificates.
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Where given, clients must show a certificate that one of these authorities signed.
+    /// If set, clients must present a certificate signed by one of these authorities.
     pub client_ca: Option<PathBuf>,
 }
 
-/// The certificates of a listener, as of now.
+/// The current TLS configuration of a listener.
 #[derive(Clone)]
-pub struct Tls(Fresh<ServerConfig>);
+pub struct ServerTls(Reloading<ServerConfig>);
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls")
+        f.write_str("ServerTls")
     }
 }
 
-/// Why files do not make a TLS server.
+/// Why the files are not a TLS server configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("the certificate has no PEM section CERTIFICATE that can be read: {0}")]
+    #[error("certificate: no readable PEM section CERTIFICATE: {0}")]
     Certificate(pem::Error),
-    #[error("the key has no PEM section PRIVATE KEY that can be read: {0}")]
+    #[error("key: no readable PEM section PRIVATE KEY: {0}")]
     Key(pem::Error),
-    #[error("client_ca is no list of PEM sections CERTIFICATE: {0}")]
+    #[error("client_ca: not a list of PEM sections CERTIFICATE: {0}")]
     ClientCa(String),
-    #[error("certificate and key do not make a server: {0}")]
+    #[error("invalid TLS certificate or key: {0}")]
     Pair(Error),
 }
 
-impl Tls {
-    /// Reads the files now and again whenever they change. Within a runtime only.
-    pub fn load(files: &TlsFiles, failures: IntCounter) -> Result<Self, FreshError<TlsError>> {
+impl ServerTls {
+    /// Reads the files now and whenever they change. Must be called within a Tokio runtime.
+    pub fn load(files: &TlsFiles, failures: IntCounter) -> Result<Self, ReloadError<TlsError>> {
         let paths = [&files.certificate, &files.key].into_iter().chain(&files.client_ca).cloned().collect();
-        Ok(Self(Fresh::follow(paths, server_config, failures)?))
+        Ok(Self(Reloading::start(paths, server_config, failures)?))
     }
 
     pub(super) fn acceptor(&self) -> TlsAcceptor {
@@ -59,14 +60,14 @@ impl Tls {
     }
 }
 
-/// From the contents of certificate, key and, when there is a third, `client_ca`.
+/// `contents`: certificate, key and optionally `client_ca`.
 fn server_config(contents: &[Vec<u8>]) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().map_err(TlsError::Pair)?;
     let builder = match contents.get(2) {
         None => builder.with_no_client_auth(),
-        Some(authorities) => builder.with_client_cert_verifier(verifier(authorities, provider)?),
+        Some(authorities) => builder.with_client_cert_verifier(client_verifier(authorities, provider)?),
     };
     let chain = certificates(&contents[0]).map_err(TlsError::Certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&contents[1]).map_err(TlsError::Key)?;
@@ -75,19 +76,19 @@ fn server_config(contents: &[Vec<u8>]) -> Result<ServerConfig, TlsError> {
     Ok(config)
 }
 
-fn verifier(
+fn client_verifier(
     authorities: &[u8],
     provider: Arc<crypto::CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let refused = |error: &dyn fmt::Display| TlsError::ClientCa(error.to_string());
+    let invalid = |error: &dyn fmt::Display| TlsError::ClientCa(error.to_string());
     let mut roots = RootCertStore::empty();
-    for authority in certificates(authorities).map_err(|error| refused(&error))? {
-        roots.add(authority).map_err(|error| refused(&error))?;
+    for authority in certificates(authorities).map_err(|error| invalid(&error))? {
+        roots.add(authority).map_err(|error| invalid(&error))?;
     }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| refused(&error))
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| invalid(&error))
 }
 
-/// At least one.
+/// At least one certificate.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
     let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
     if all.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(all) }

@@ -90,7 +90,7 @@ fn a_problem_is_told_in_the_services_words_and_ends_with_status_1() {
     let output = service.ask(&["decide", "nothing", "{}"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("There is no such stream (404): the streams are: clicks"),
+        text(&output.stderr).contains("Unknown stream (404): the streams are: clicks"),
         "{}",
         text(&output.stderr)
     );

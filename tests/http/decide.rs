@@ -100,11 +100,11 @@ async fn an_empty_batch_has_no_decisions() {
 async fn the_largest_batch_is_taken_and_one_more_event_is_not() {
     let service = Service::start().await;
     let batch = |count| format!(r#"{{"events":[{}]}}"#, vec![r#"{"ip":1,"campaign":2}"#; count].join(","));
-    let decided = service.decide("clicks", &batch(ebb::http::MOST_EVENTS)).await.json();
-    assert_eq!(decided["decisions"].as_array().unwrap().len(), ebb::http::MOST_EVENTS);
-    let refused = service.decide("clicks", &batch(ebb::http::MOST_EVENTS + 1)).await;
+    let decided = service.decide("clicks", &batch(ebb::http::MAX_EVENTS)).await.json();
+    assert_eq!(decided["decisions"].as_array().unwrap().len(), ebb::http::MAX_EVENTS);
+    let refused = service.decide("clicks", &batch(ebb::http::MAX_EVENTS + 1)).await;
     assert_eq!(refused.problem(422), "batch-too-large");
-    assert!(refused.detail().contains("10001 events were sent"), "{}", refused.detail());
+    assert!(refused.detail().contains("the batch has 10001 events"), "{}", refused.detail());
 }
 
 /// Every reason that a well-formed body can carry; `empty` cannot: JSON has no value without text.

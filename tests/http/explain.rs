@@ -63,8 +63,8 @@ async fn only_who_asks_for_an_explanation_gets_one_and_only_for_so_many() {
     assert_eq!(asked.get("explanation"), None);
     let batch =
         |count| format!(r#"{{"explain":true,"events":[{}]}}"#, vec![r#"{"ip":1,"campaign":2}"#; count].join(","));
-    let asked = service.decide("clicks", &batch(ebb::http::MOST_EXPLAINED)).await.json();
+    let asked = service.decide("clicks", &batch(ebb::http::MAX_EXPLAINED_EVENTS)).await.json();
     assert!(asked["decisions"][999]["explanation"].is_object());
-    let refused = service.decide("clicks", &batch(ebb::http::MOST_EXPLAINED + 1)).await;
+    let refused = service.decide("clicks", &batch(ebb::http::MAX_EXPLAINED_EVENTS + 1)).await;
     assert_eq!(refused.problem(422), "batch-too-large");
 }

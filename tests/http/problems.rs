@@ -40,9 +40,9 @@ async fn bodies_that_are_no_question_are_refused_with_what_would_be_right() {
         (r#"{"event":{},"record":true,"at_least":1}"#, 422, "conflicting-fields", "record"),
         (r#"{"event":{},"window":"soon"}"#, 422, "invalid-window", "10m"),
         (r#"{"event":{},"window":"-3 events"}"#, 422, "invalid-window", "500 events"),
-        (r#"{"event":{},"window":"0ms"}"#, 422, "invalid-window", "longer"),
-        (r#"{"event":{},"window":"11m"}"#, 409, "window-too-long", "remembers 10m"),
-        (r#"{"events":[],"window":"11m"}"#, 409, "window-too-long", "remembers 10m"),
+        (r#"{"event":{},"window":"0ms"}"#, 422, "invalid-window", "greater than zero"),
+        (r#"{"event":{},"window":"11m"}"#, 409, "window-too-long", "configured window is 10m"),
+        (r#"{"events":[],"window":"11m"}"#, 409, "window-too-long", "configured window is 10m"),
         (r#"{"event":{},"window":"5 events"}"#, 409, "window-kind", "window is 10m"),
     ];
     for (body, status, problem, part) in cases {

@@ -4,7 +4,7 @@ use std::io::ErrorKind::WouldBlock;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ebb::http::{Entrance, HttpLimits, Routes, Tls, serve};
+use ebb::http::{HttpLimits, Listener, Routes, ServerTls, serve};
 use ebb::metrics::Metrics;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -43,13 +43,13 @@ impl Server {
     }
 
     /// With the TLS that `tls` makes of the service's metrics.
-    pub async fn encrypted(limits: HttpLimits, tls: impl FnOnce(&Metrics) -> Option<Tls>) -> Self {
+    pub async fn encrypted(limits: HttpLimits, tls: impl FnOnce(&Metrics) -> Option<ServerTls>) -> Self {
         let service = Service::with_limits(limits).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, tls) = (listener.local_addr().unwrap(), tls(&service.api.metrics));
         let (shutdown, stopped) = oneshot::channel::<()>();
         let routes = Routes::all(service.api.clone());
-        let serving = tokio::spawn(serve(Entrance { listener, tls }, routes, async {
+        let serving = tokio::spawn(serve(Listener { socket: listener, tls }, routes, async {
             let _ = stopped.await;
         }));
         Self { service, address, shutdown, serving }

@@ -68,7 +68,7 @@ impl Service {
             |plan, shard| Placed { plan, shards: vec![Place { worker: 0, shard }, Place { worker: 1, shard }] };
         let streams = BTreeMap::from([(name.into(), placed(timed, 0)), ("counted".into(), placed(counted, 1))]);
         let streams = Streams::new(&workers, streams);
-        let api = Arc::new(Api { streams, metrics: options.metrics, limits });
+        let api = Arc::new(Api::new(streams, options.metrics, limits));
         Self { api, workers, store: options.store, _dir: dir }
     }
 

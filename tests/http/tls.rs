@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ebb::http::{HttpLimits, Tls, TlsFiles};
+use ebb::http::{HttpLimits, ServerTls, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
@@ -73,7 +73,7 @@ impl Files {
             client_ca: self.client_ca.clone(),
         };
         let load = |metrics: &ebb::metrics::Metrics| {
-            Tls::load(&files, metrics.http_reload_failures.with_label_values(&["tls"])).unwrap()
+            ServerTls::load(&files, metrics.http_reload_failures.with_label_values(&["tls"])).unwrap()
         };
         Server::encrypted(limits, |metrics| Some(load(metrics))).await
     }
@@ -181,14 +181,14 @@ async fn files_that_make_no_server_are_refused_with_the_reason() {
         let files =
             TlsFiles { certificate: certificate.into(), key: key.into(), client_ca: client_ca.map(Path::to_owned) };
         let failures = ebb::metrics::Metrics::new().http_reload_failures.with_label_values(&["tls"]);
-        Tls::load(&files, failures).err().map_or("it is taken".into(), |error| error.to_string())
+        ServerTls::load(&files, failures).err().map_or("it is taken".into(), |error| error.to_string())
     };
     let (certificate, key, absent) = (files.path("tls.crt"), files.path("tls.key"), files.path("absent"));
     std::fs::write(files.path("large"), vec![b'a'; (1 << 20) + 1]).unwrap();
     for (told, why) in [
-        (load(&key, &key, None), "the certificate has no PEM section"),
-        (load(&certificate, &certificate, None), "the key has no PEM section"),
-        (load(&certificate, &key, Some(&key)), "client_ca is no list"),
+        (load(&key, &key, None), "certificate: no readable PEM section"),
+        (load(&certificate, &certificate, None), "key: no readable PEM section"),
+        (load(&certificate, &key, Some(&key)), "client_ca: not a list"),
         (load(&absent, &key, None), "No such file"),
         (load(&files.path("large"), &key, None), "has more than"),
     ] {
@@ -196,5 +196,5 @@ async fn files_that_make_no_server_are_refused_with_the_reason() {
     }
     std::fs::write(&key, authority.sign("localhost").1).unwrap();
     let told = load(&certificate, &key, None);
-    assert!(told.contains("do not make a server"), "{told}");
+    assert!(told.contains("invalid TLS certificate or key"), "{told}");
 }

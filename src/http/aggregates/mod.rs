@@ -1,225 +1,236 @@
-//! Named aggregates: `/v1/streams/{stream}/aggregates/{aggregate}/…`, each statistic a path of its own.
+//! Named aggregates: `/v1/streams/{stream}/aggregates/{aggregate}/…`.
 //!
-//! What is asked stands in the query. The same questions are answered from exports that are sent ([`merge`]).
+//! A statistic is computed from the shards of this instance ([`show`]) or from exports in the request body ([`merge`]).
 
-mod answer;
-mod asked;
+mod query;
+mod response;
 
 use std::sync::Arc;
 
+use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::body::{self, json};
-use super::deadline::Deadline;
-use super::openapi::Common;
-use super::position::late;
-use super::problem::{Kind, Problem};
-use super::routes::Api;
+use super::deadline::RequestDeadline;
+use super::openapi::ProblemResponses;
+use super::position::answer_timeout;
+use super::problem::{Problem, ProblemKind};
+use super::routes::{Api, invalid_path};
 use crate::workers::{AggregateAskError, AtLeast, Stream};
-use answer::Answer;
-use asked::{DecayParam, PartParams, PhisParam, TopParams, ValueParam, WhereParam};
 use ebb_core::{AggregateError, AggregateQuestion, ExportError, KeyScope};
+use query::{ExportParams, MergeParams};
+use response::AggregateResponse;
 
-pub(super) use asked::{Asked, Phi, Wanted};
+pub(super) use query::{AggregateQuery, Phi, StatisticName};
 
-type Names = Result<Path<(String, String)>, PathRejection>;
-type Asking = Result<Query<Asked>, QueryRejection>;
+type StatisticPathResult = Result<Path<StatisticPath>, PathRejection>;
+type AggregateQueryResult = Result<Query<AggregateQuery>, QueryRejection>;
 
-/// Exports, one after the other.
-pub(super) const EXPORT: &str = "application/octet-stream";
+const EXPORT_MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Declares one statistic: how it is asked of a stream and of exports.
-macro_rules! statistic {
-    ($name:ident, $merge:ident, $wanted:ident, $path:literal, [$($params:ty),*], $doc:literal) => {
-        #[doc = $doc]
-        ///
-        /// Asks all shards that are here together, each as of where it stands; with any decay, where the method allows it.
-        #[utoipa::path(
-            get,
-            path = concat!("/v1/streams/{stream}/aggregates/{aggregate}/", $path),
-            operation_id = $path,
-            tag = "aggregates",
-            params(
-                ("stream" = String, Path, description = "A stream's name", example = "clicks"),
-                ("aggregate" = String, Path, description = "An aggregate's name", example = "spend"),
-                DecayParam, PartParams, $($params),*
-            ),
-            responses((status = 200, description = "The answer and its bounds", body = Answer), Common),
-        )]
-        pub(super) async fn $name(
-            api: State<Arc<Api>>,
-            names: Names,
-            asked: Asking,
-        ) -> Result<Response, Problem> {
-            ask(&api, names, asked, Wanted::$wanted).await
-        }
-
-        #[doc = $doc]
-        ///
-        /// Asks what exports hold together, this stream's own events only if its export is among them. The body is one or
-        /// more exports, one after the other, of aggregates of the same specification under the same hash key.
-        #[utoipa::path(
-            post,
-            path = concat!("/v1/streams/{stream}/aggregates/{aggregate}/merge/", $path),
-            operation_id = concat!("merge_", $path),
-            tag = "exports",
-            params(
-                ("stream" = String, Path, description = "A stream's name", example = "clicks"),
-                ("aggregate" = String, Path, description = "An aggregate's name", example = "spend"),
-                DecayParam, $($params),*
-            ),
-            request_body(content = Exports, content_type = "application/octet-stream"),
-            responses((status = 200, description = "The answer and its bounds", body = Answer), Common),
-        )]
-        pub(super) async fn $merge(
-            api: State<Arc<Api>>,
-            names: Names,
-            asked: Asking,
-            request: Request,
-        ) -> Result<Response, Problem> {
-            merge(&api, names, asked, request, Wanted::$wanted).await
-        }
-    };
+/// The path of a statistic.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct StatisticPath {
+    /// Name of a stream
+    #[param(example = "clicks")]
+    stream: String,
+    /// Name of an aggregate
+    #[param(example = "spend")]
+    aggregate: String,
+    /// The statistic to compute
+    #[param(inline, example = "sum")]
+    statistic: StatisticName,
 }
 
-statistic!(sum, merge_sum, Sum, "sum", [], "What is the sum of what is measured?");
-statistic!(count, merge_count, Count, "count", [], "How many events, each as often as its weight says?");
-statistic!(mean, merge_mean, Mean, "mean", [], "What is the mean of what is measured?");
-statistic!(
-    quantiles,
-    merge_quantiles,
-    Quantiles,
-    "quantiles",
-    [PhisParam],
-    "Below which values do these shares of the events lie?"
-);
-statistic!(rank, merge_rank, Rank, "rank", [ValueParam], "Which share of the events lies up to a value?");
-statistic!(top, merge_top, Top, "top", [TopParams], "What makes up at least a share of the events?");
-statistic!(share, merge_share, Share, "share", [WhereParam], "Which share of the events does a condition select?");
+impl StatisticPath {
+    /// An unknown statistic is an unknown path, with the known ones as a hint.
+    fn parse(path: StatisticPathResult) -> Result<Self, Problem> {
+        let error = match path {
+            Ok(Path(path)) => return Ok(path),
+            Err(error) => error,
+        };
+        match error {
+            PathRejection::FailedToDeserializePathParams(error)
+                if !matches!(error.kind(), ErrorKind::InvalidUtf8InPathParam { .. }) =>
+            {
+                let names = StatisticName::ALL.map(StatisticName::as_str).join(", ");
+                let detail = format!("the statistics are: {names}; an export is at /export");
+                Err(Problem::new(ProblemKind::UnknownPath, detail))
+            }
+            _ => Err(invalid_path()),
+        }
+    }
+}
 
-/// Bytes of exports.
+/// One or more exports, concatenated.
 #[derive(Debug)]
-pub(super) struct Exports;
+pub(super) struct ExportBytes;
 
-impl utoipa::PartialSchema for Exports {
+impl utoipa::PartialSchema for ExportBytes {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .format(Some(utoipa::openapi::SchemaFormat::Custom("ebb-export".into())))
-            .description(Some("Exports, one after the other."))
+            .description(Some("One or more exports, concatenated."))
             .build()
             .into()
     }
 }
 
-impl utoipa::ToSchema for Exports {}
+impl utoipa::ToSchema for ExportBytes {}
 
-/// What is not a statistic.
-pub(super) async fn unknown() -> Problem {
-    let names: Vec<&str> = Wanted::ALL.into_iter().map(Wanted::name).collect();
-    Problem::new(Kind::UnknownPath, format!("the statistics are: {}; or ask for an export", names.join(", ")))
+/// Compute a statistic
+///
+/// Combines all shards of this instance, each at its own position. Any decay can be requested if the method of the
+/// aggregate supports it.
+///
+/// - `sum`, `count`, `mean`: of the measured value, each event as often as its weight says
+/// - `quantiles`: the values below which the shares `phi` of the events lie; needs `phi`
+/// - `rank`: the share of the events up to `value`; needs `value`
+/// - `top`: the items with at least the share `phi` of the events; needs `phi`, takes `mode`
+/// - `share`: the share of the events that the condition `where` selects; needs `where`
+///
+/// A parameter that the statistic does not take is refused.
+#[utoipa::path(
+    get,
+    path = "/v1/streams/{stream}/aggregates/{aggregate}/{statistic}",
+    operation_id = "show_statistic",
+    tag = "aggregates",
+    params(StatisticPath, AggregateQuery),
+    responses((status = 200, description = "The statistic and its bounds", body = AggregateResponse), ProblemResponses),
+)]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    path: StatisticPathResult,
+    query: AggregateQueryResult,
+) -> Result<Response, Problem> {
+    let mut deadline = RequestDeadline::start(&api.limits);
+    let StatisticPath { stream, aggregate, statistic: name } = StatisticPath::parse(path)?;
+    // An unknown aggregate is reported before errors in the query.
+    let stream = find(&api, stream, &aggregate)?;
+    let mut query = AggregateQuery::parse(query)?;
+    let (decay, selection, statistic) = (query.decay()?, query.selection(stream)?, query.statistic(name)?);
+    let stream = &stream.narrowed(selection.partition)?;
+    api.require_ready()?;
+    let at_least = &selection.at_least;
+    let answering = first_known(selection.scopes, |scope| {
+        let (aggregate, decay, statistic) = (aggregate.clone(), decay.clone(), statistic.clone());
+        stream.aggregate(AggregateQuestion { aggregate, scope, decay, statistic }, at_least)
+    });
+    let answer = in_time(&mut deadline, at_least, answering).await?;
+    Ok(json(&AggregateResponse::from_stream(stream, (&aggregate, name), answer)))
 }
 
-/// All that the aggregate keeps, to be merged elsewhere.
+/// Compute a statistic from exports
 ///
-/// Sealed bytes that hold neither the hash key nor anything drawn from it, and are read only by an aggregate of the same
-/// specification under the same hash key. Exports put one after the other are several exports.
+/// Combines the exports in the body: one or more, concatenated, from aggregates with the same specification and hash key.
+/// The events of this stream are included only if its export is. The statistics and their parameters are those of
+/// `/v1/streams/{stream}/aggregates/{aggregate}/{statistic}`.
+#[utoipa::path(
+    post,
+    path = "/v1/streams/{stream}/aggregates/{aggregate}/merge/{statistic}",
+    operation_id = "merge_exports",
+    tag = "exports",
+    params(StatisticPath, MergeParams),
+    request_body(content = ExportBytes, content_type = "application/octet-stream"),
+    responses((status = 200, description = "The statistic and its bounds", body = AggregateResponse), ProblemResponses),
+)]
+pub(super) async fn merge(
+    State(api): State<Arc<Api>>,
+    path: StatisticPathResult,
+    query: AggregateQueryResult,
+    request: Request,
+) -> Result<Response, Problem> {
+    let mut deadline = RequestDeadline::start(&api.limits);
+    let StatisticPath { stream, aggregate, statistic: name } = StatisticPath::parse(path)?;
+    let stream = find(&api, stream, &aggregate)?;
+    let query = AggregateQuery::parse(query)?;
+    query.require_merge()?;
+    let (decay, statistic) = (query.decay()?, query.statistic(name)?);
+    let exports = body::read_bytes(request, api.limits.max_body_bytes, &mut deadline).await?;
+    let question = AggregateQuestion { aggregate: aggregate.clone(), scope: KeyScope::Whole, decay, statistic };
+    let merged = in_time(&mut deadline, &AtLeast::Anywhere, stream.merge(question, exports)).await?;
+    Ok(json(&AggregateResponse::from_exports((&aggregate, name), merged)))
+}
+
+/// Export an aggregate
+///
+/// The complete state of the aggregate, to be merged elsewhere. An export contains neither the hash key nor anything
+/// derived from it, and can be merged only by an aggregate with the same specification and hash key. Several exports are
+/// concatenated.
 #[utoipa::path(
     get,
     path = "/v1/streams/{stream}/aggregates/{aggregate}/export",
     operation_id = "export",
     tag = "exports",
     params(
-        ("stream" = String, Path, description = "A stream's name", example = "clicks"),
-        ("aggregate" = String, Path, description = "An aggregate's name", example = "spend"),
-        PartParams
+        ("stream" = String, Path, description = "Name of a stream", example = "clicks"),
+        ("aggregate" = String, Path, description = "Name of an aggregate", example = "spend"),
+        ExportParams
     ),
     responses(
-        (status = 200, description = "One export", body = Exports, content_type = "application/octet-stream"),
-        Common
+        (status = 200, description = "One export", body = ExportBytes, content_type = "application/octet-stream"),
+        ProblemResponses
     ),
 )]
-pub(super) async fn export(State(api): State<Arc<Api>>, names: Names, asked: Asking) -> Result<Response, Problem> {
-    let mut deadline = Deadline::of(&api.limits);
-    let (aggregate, stream) = found(&api, names)?;
-    let asked = Asked::read(asked)?;
-    asked.refuse_statistic()?;
-    let question = asked.question(stream)?;
-    let stream = &stream.narrowed(question.partition)?;
+pub(super) async fn export(
+    State(api): State<Arc<Api>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    query: AggregateQueryResult,
+) -> Result<Response, Problem> {
+    let mut deadline = RequestDeadline::start(&api.limits);
+    let Path((stream, aggregate)) = path.map_err(|_| invalid_path())?;
+    let stream = find(&api, stream, &aggregate)?;
+    let mut query = AggregateQuery::parse(query)?;
+    query.require_export()?;
+    let selection = query.selection(stream)?;
+    let stream = &stream.narrowed(selection.partition)?;
     api.require_ready()?;
-    let at_least = &question.at_least;
-    let exported = first_known(question.parts, |part| stream.export(&aggregate, part, at_least));
-    let bytes = in_time(&mut deadline, at_least, exported).await?;
+    let at_least = &selection.at_least;
+    let exporting = first_known(selection.scopes, |scope| stream.export(&aggregate, scope, at_least));
+    let bytes = in_time(&mut deadline, at_least, exporting).await?;
     let mut response = bytes.into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(EXPORT));
+    response.headers_mut().insert(header::CONTENT_TYPE, EXPORT_MEDIA_TYPE);
     Ok(response)
 }
 
-async fn ask(api: &Api, names: Names, asked: Asking, wanted: Wanted) -> Result<Response, Problem> {
-    let mut deadline = Deadline::of(&api.limits);
-    // Before the query: what a statistic needs is no use for an aggregate that is not there.
-    let (aggregate, stream) = found(api, names)?;
-    let asked = Asked::read(asked)?;
-    let (question, statistic) = (asked.question(stream)?, asked.statistic(wanted)?);
-    let stream = &stream.narrowed(question.partition)?;
-    api.require_ready()?;
-    let (decay, at_least) = (question.decay, &question.at_least);
-    let answered = first_known(question.parts, |part| {
-        let (aggregate, decay, statistic) = (aggregate.clone(), decay.clone(), statistic.clone());
-        stream.aggregate(AggregateQuestion { aggregate, scope: part, decay, statistic }, at_least)
-    });
-    let answer = in_time(&mut deadline, at_least, answered).await?;
-    Ok(json(&Answer::of(stream, (&aggregate, wanted.name()), answer)))
-}
-
-async fn merge(api: &Api, names: Names, asked: Asking, request: Request, wanted: Wanted) -> Result<Response, Problem> {
-    let mut deadline = Deadline::of(&api.limits);
-    let (aggregate, stream) = found(api, names)?;
-    let asked = Asked::read(asked)?;
-    asked.refuse_part()?;
-    let (decay, statistic) = (asked.question(stream)?.decay, asked.statistic(wanted)?);
-    let exports = body::read_bytes(request, api.limits.max_body_bytes, &mut deadline).await?;
-    let question = AggregateQuestion { aggregate: aggregate.clone(), scope: KeyScope::Whole, decay, statistic };
-    let merged = in_time(&mut deadline, &AtLeast::Anywhere, stream.merge(question, exports)).await?;
-    Ok(json(&Answer::merged((&aggregate, wanted.name()), merged)))
-}
-
-/// The aggregate that a path names, and its stream.
-fn found(api: &Api, names: Names) -> Result<(String, &Stream), Problem> {
-    let Path((stream, aggregate)) = names
-        .map_err(|_| Problem::new(Kind::InvalidPath, "names in a path are UTF-8 text, percent-encoded where needed"))?;
+/// The stream of a path, if it has the aggregate.
+fn find<'a>(api: &'a Api, stream: String, aggregate: &str) -> Result<&'a Stream, Problem> {
     let (_, stream) = api.stream(Ok(Path(stream)))?;
-    stream.plan().aggregate(&aggregate)?;
-    Ok((aggregate, stream))
+    stream.plan().aggregate(aggregate)?;
+    Ok(stream)
 }
 
 async fn in_time<T>(
-    deadline: &mut Deadline,
+    deadline: &mut RequestDeadline,
     at_least: &AtLeast,
     answering: impl Future<Output = Result<T, AggregateAskError>>,
 ) -> Result<T, Problem> {
-    match deadline.wait_for(answering).await {
+    match deadline.run(answering).await {
         Some(answer) => Ok(answer?),
-        None => Err(late(at_least)),
+        None => Err(answer_timeout(at_least)),
     }
 }
 
-/// A key may stand in events with quotes or without: the first that is known answers.
+/// Tries the scopes in order until one has a known key.
 async fn first_known<T, F: Future<Output = Result<T, AggregateAskError>>>(
-    parts: Vec<KeyScope>,
+    scopes: Vec<KeyScope>,
     ask: impl Fn(KeyScope) -> F,
 ) -> Result<T, AggregateAskError> {
-    let mut answered = Err(AggregateAskError::Refused(AggregateError::NoSuchKey));
-    for part in parts {
-        answered = ask(part).await;
-        if !matches!(answered, Err(AggregateAskError::Refused(AggregateError::NoSuchKey))) {
+    let mut answer = Err(AggregateAskError::Refused(AggregateError::NoSuchKey));
+    for scope in scopes {
+        answer = ask(scope).await;
+        if !matches!(answer, Err(AggregateAskError::Refused(AggregateError::NoSuchKey))) {
             break;
         }
     }
-    answered
+    answer
 }
 
 impl From<AggregateAskError> for Problem {
@@ -234,13 +245,13 @@ impl From<AggregateAskError> for Problem {
 impl From<AggregateError> for Problem {
     fn from(error: AggregateError) -> Self {
         let kind = match &error {
-            AggregateError::Unknown { .. } => Kind::UnknownAggregate,
-            AggregateError::NoSuchKey => Kind::UnknownKey,
+            AggregateError::Unknown { .. } => ProblemKind::UnknownAggregate,
+            AggregateError::NoSuchKey => ProblemKind::UnknownKey,
             AggregateError::Export(ExportError::Damaged { .. } | ExportError::None | ExportError::TooMany) => {
-                Kind::InvalidExport
+                ProblemKind::InvalidExport
             }
-            AggregateError::Export(ExportError::Foreign { .. }) => Kind::ForeignExport,
-            AggregateError::Export(ExportError::Twice { .. } | ExportError::NoIds) => Kind::DuplicateExport,
+            AggregateError::Export(ExportError::Foreign { .. }) => ProblemKind::ForeignExport,
+            AggregateError::Export(ExportError::Twice { .. } | ExportError::NoIds) => ProblemKind::DuplicateExport,
             AggregateError::NotByKey
             | AggregateError::NotKept { .. }
             | AggregateError::OtherDecay { .. }
@@ -248,7 +259,7 @@ impl From<AggregateError> for Problem {
             | AggregateError::Cells(_)
             | AggregateError::Sampled(_)
             | AggregateError::Statistic(_)
-            | AggregateError::Mixed(_) => Kind::Unanswerable,
+            | AggregateError::Mixed(_) => ProblemKind::Unanswerable,
         };
         Problem::new(kind, error.to_string())
     }

@@ -1,46 +1,50 @@
-//! Answers of aggregates as JSON. Bounds that are not known are null, and so are the mean and the shares of nothing.
+//! Statistics of aggregates as JSON. An unknown bound is null, and so are the mean and the shares of no events.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::position::{AsOf, Partitions};
+use super::super::position::{AsOfResponse, PartitionCoverage};
+use super::query::{StatisticName, TopModeName};
 use crate::workers::{MergedAnswer, Stream};
 use ebb_core::{AggregateAnswer, AggregateResult, LogDigest, QuantileAnswer, TopAnswer, TopName};
-use ebb_sketch::aggregate::answer::{Estimate, Evidence, Guarantee, TopMode};
+use ebb_sketch::aggregate::answer::{Estimate, Evidence, Guarantee};
 
-/// What was found: a number, quantiles or top items, as the statistic is.
-#[derive(Default, Serialize, ToSchema)]
-pub(in crate::http) struct Answer {
+/// A statistic: a number, quantiles or top items.
+#[derive(Serialize, ToSchema)]
+pub(in crate::http) struct AggregateResponse {
     aggregate: String,
-    statistic: String,
-    /// The decay that was meant.
+    #[schema(inline)]
+    statistic: StatisticName,
+    /// The decay that was applied.
     decay: String,
     #[serde(flatten)]
-    found: Found,
-    /// True when the question reached past what is still known, or not all partitions answered: it speaks of the rest.
+    result: StatisticResponse,
+    /// True if part of the requested events is no longer kept or some partitions did not answer: the result covers the
+    /// rest.
     incomplete: bool,
-    /// Of each partition.
-    as_of: Vec<AsOf>,
-    /// Of how many partitions it speaks; of merged exports, [`Answer::logs`] tells.
+    /// One entry per partition.
+    as_of: Vec<AsOfResponse>,
+    /// The partitions that the result covers; absent for merged exports.
     #[serde(skip_serializing_if = "Option::is_none")]
-    partitions: Option<Partitions>,
-    /// Of merged exports: of how many partitions of each log it speaks.
+    partitions: Option<PartitionCoverage>,
+    /// For merged exports: the partitions of each log that the result covers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    logs: Option<Vec<Log>>,
+    logs: Option<Vec<LogCoverage>>,
 }
 
-/// A log that exports are of.
+/// The partitions of a log that exports cover.
 #[derive(Serialize, ToSchema)]
-struct Log {
-    /// Tells it from others, and nothing more.
+struct LogCoverage {
+    /// An opaque identifier of the log.
     log: String,
     answered: Vec<u32>,
+    /// The number of partitions of the log.
     of: u32,
 }
 
 #[derive(Default, Serialize, ToSchema)]
-struct Found {
-    /// Null where there is nothing to speak of: the mean and the shares of no events.
+struct StatisticResponse {
+    /// Null for the mean and the shares of no events.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]
     value: Option<Option<f64>>,
@@ -49,44 +53,44 @@ struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
     upper: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    guarantee: Option<Promise>,
+    guarantee: Option<GuaranteeResponse>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    evidence: Option<Basis>,
+    evidence: Option<EvidenceResponse>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    quantiles: Option<Vec<Quantile>>,
+    quantiles: Option<Vec<QuantileResponse>>,
     /// Largest share first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    items: Option<Vec<Item>>,
-    /// What the shares are shares of.
+    items: Option<Vec<TopItemResponse>>,
+    /// The total that the shares refer to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    total: Option<Number>,
+    total: Option<EstimateResponse>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<&'static str>,
+    mode: Option<TopModeName>,
 }
 
-/// A number between its bounds; a bound that is not known is null.
+/// An estimate and its bounds; an unknown bound is null.
 #[derive(Serialize, ToSchema)]
-struct Number {
+struct EstimateResponse {
     #[schema(value_type = Option<f64>)]
     value: f64,
     #[schema(value_type = Option<f64>)]
     lower: f64,
     #[schema(value_type = Option<f64>)]
     upper: f64,
-    guarantee: Promise,
-    evidence: Basis,
+    guarantee: GuaranteeResponse,
+    evidence: EvidenceResponse,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Quantile {
+struct QuantileResponse {
     phi: f64,
     #[serde(flatten)]
-    number: Number,
+    estimate: EstimateResponse,
 }
 
-/// A top item: a text, or a value where the aggregate has no `top`.
+/// A top item: a text, or a value if the aggregate has no `top` field.
 #[derive(Serialize, ToSchema)]
-struct Item {
+struct TopItemResponse {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,9 +102,9 @@ struct Item {
     upper: f64,
 }
 
-/// Whether the bounds are certain: `exact`, `deterministic`, or `probabilistic`, which hold with chance 1 - delta.
+/// How reliable the bounds are: `exact`, `deterministic`, or `probabilistic`, which hold with probability 1 - delta.
 #[derive(Serialize, ToSchema)]
-struct Promise {
+struct GuaranteeResponse {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     epsilon: Option<f64>,
@@ -108,62 +112,66 @@ struct Promise {
     delta: Option<f64>,
 }
 
-/// On how much the answer rests.
+/// The part of the sketch that the estimate was computed from.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
-enum Basis {
+enum EvidenceResponse {
     Level { level: u8, elements: u64 },
     Cells { cells: u64 },
 }
 
-impl Answer {
-    pub(super) fn of(stream: &Stream, (aggregate, statistic): (&str, &str), answer: AggregateAnswer) -> Self {
-        let partitions = Partitions::of_places(&answer.as_of, stream);
-        let incomplete = answer.incomplete || !partitions.is_all();
-        Self { incomplete, partitions: Some(partitions), ..Self::found(aggregate, statistic, answer) }
+impl AggregateResponse {
+    pub(super) fn from_stream(
+        stream: &Stream,
+        (aggregate, statistic): (&str, StatisticName),
+        answer: AggregateAnswer,
+    ) -> Self {
+        let partitions = PartitionCoverage::of_positions(&answer.as_of, stream);
+        let incomplete = answer.incomplete || !partitions.is_complete();
+        Self { incomplete, partitions: Some(partitions), ..Self::from_answer(aggregate, statistic, answer) }
     }
 
-    pub(super) fn merged((aggregate, statistic): (&str, &str), merged: MergedAnswer) -> Self {
-        let places = merged.logs.iter().zip(&merged.answer.as_of);
-        let mut logs: Vec<(LogDigest, Log)> = Vec::new();
-        for ((print, of), as_of) in places {
-            match logs.iter_mut().find(|(known, _)| known == print) {
+    pub(super) fn from_exports((aggregate, statistic): (&str, StatisticName), merged: MergedAnswer) -> Self {
+        let positions = merged.logs.iter().zip(&merged.answer.as_of);
+        let mut logs: Vec<(LogDigest, LogCoverage)> = Vec::new();
+        for ((digest, of), as_of) in positions {
+            match logs.iter_mut().find(|(known, _)| known == digest) {
                 Some((_, log)) => log.answered.push(as_of.partition),
                 None => {
-                    let name = print.0.iter().map(|byte| format!("{byte:02x}")).collect();
-                    logs.push((*print, Log { log: name, answered: vec![as_of.partition], of: *of }));
+                    let log = digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
+                    logs.push((*digest, LogCoverage { log, answered: vec![as_of.partition], of: *of }));
                 }
             }
         }
-        let mut logs: Vec<Log> = logs.into_iter().map(|(_, log)| log).collect();
+        let mut logs: Vec<LogCoverage> = logs.into_iter().map(|(_, log)| log).collect();
         for log in &mut logs {
             log.answered.sort_unstable();
             log.answered.dedup();
         }
         let incomplete = merged.answer.incomplete || logs.iter().any(|log| log.answered.len() < log.of as usize);
-        Self { incomplete, logs: Some(logs), ..Self::found(aggregate, statistic, merged.answer) }
+        Self { incomplete, logs: Some(logs), ..Self::from_answer(aggregate, statistic, merged.answer) }
     }
 
-    fn found(aggregate: &str, statistic: &str, answer: AggregateAnswer) -> Self {
+    fn from_answer(aggregate: &str, statistic: StatisticName, answer: AggregateAnswer) -> Self {
         Self {
             aggregate: aggregate.to_owned(),
-            statistic: statistic.to_owned(),
+            statistic,
             decay: answer.decay.to_string(),
-            found: answer.result.into(),
+            result: answer.result.into(),
             incomplete: answer.incomplete,
-            as_of: answer.as_of.into_iter().map(AsOf::from).collect(),
+            as_of: answer.as_of.into_iter().map(AsOfResponse::from).collect(),
             partitions: None,
             logs: None,
         }
     }
 }
 
-impl From<AggregateResult> for Found {
+impl From<AggregateResult> for StatisticResponse {
     fn from(result: AggregateResult) -> Self {
         match result {
             AggregateResult::Number(None) => Self { value: Some(None), ..Self::default() },
             AggregateResult::Number(Some(estimate)) => {
-                let Number { value, lower, upper, guarantee, evidence } = estimate.into();
+                let EstimateResponse { value, lower, upper, guarantee, evidence } = estimate.into();
                 Self {
                     value: Some(Some(value)),
                     lower: Some(lower),
@@ -174,15 +182,12 @@ impl From<AggregateResult> for Found {
                 }
             }
             AggregateResult::Quantiles(quantiles) => {
-                Self { quantiles: Some(quantiles.into_iter().map(Quantile::from).collect()), ..Self::default() }
+                Self { quantiles: Some(quantiles.into_iter().map(QuantileResponse::from).collect()), ..Self::default() }
             }
             AggregateResult::Top { items, total, mode, guarantee } => Self {
-                items: Some(items.into_iter().map(Item::from).collect()),
+                items: Some(items.into_iter().map(TopItemResponse::from).collect()),
                 total: Some(total.into()),
-                mode: Some(match mode {
-                    TopMode::NoFalsePositives => "no-false-positives",
-                    TopMode::NoFalseNegatives => "no-false-negatives",
-                }),
+                mode: Some(mode.into()),
                 guarantee: Some(guarantee.into()),
                 ..Self::default()
             },
@@ -190,21 +195,22 @@ impl From<AggregateResult> for Found {
     }
 }
 
-impl From<Estimate> for Number {
+impl From<Estimate> for EstimateResponse {
     fn from(estimate: Estimate) -> Self {
         let Estimate { value, lower, upper, guarantee, evidence, .. } = estimate;
         Self { value, lower, upper, guarantee: guarantee.into(), evidence: evidence.into() }
     }
 }
 
-impl From<QuantileAnswer> for Quantile {
+impl From<QuantileAnswer> for QuantileResponse {
     fn from(quantile: QuantileAnswer) -> Self {
         let QuantileAnswer { phi, value, lower, upper, guarantee, evidence, .. } = quantile;
-        Self { phi, number: Number { value, lower, upper, guarantee: guarantee.into(), evidence: evidence.into() } }
+        let (guarantee, evidence) = (guarantee.into(), evidence.into());
+        Self { phi, estimate: EstimateResponse { value, lower, upper, guarantee, evidence } }
     }
 }
 
-impl From<TopAnswer> for Item {
+impl From<TopAnswer> for TopItemResponse {
     fn from(item: TopAnswer) -> Self {
         let (name, value) = match item.name {
             TopName::Text(text) => (Some(text.into_string()), None),
@@ -215,7 +221,7 @@ impl From<TopAnswer> for Item {
     }
 }
 
-impl From<Guarantee> for Promise {
+impl From<Guarantee> for GuaranteeResponse {
     fn from(guarantee: Guarantee) -> Self {
         match guarantee {
             Guarantee::Exact => Self { kind: "exact", epsilon: None, delta: None },
@@ -227,7 +233,7 @@ impl From<Guarantee> for Promise {
     }
 }
 
-impl From<Evidence> for Basis {
+impl From<Evidence> for EvidenceResponse {
     fn from(evidence: Evidence) -> Self {
         match evidence {
             Evidence::Level { level, elements } => Self::Level { level, elements },
