@@ -89,11 +89,7 @@ fn a_problem_is_told_in_the_services_words_and_ends_with_status_1() {
     let service = Running::start();
     let output = service.ask(&["decide", "nothing", "{}"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("Unknown stream (404): the streams are: clicks"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(text(&output.stderr).contains("Unknown stream (404): the streams are: clicks"), "{}", text(&output.stderr));
     let broken = service.ask(&["decide", "clicks", "{no json"]);
     assert_eq!(broken.status.code(), Some(1));
     assert!(text(&broken.stderr).contains("event 1 is not JSON"), "{}", text(&broken.stderr));

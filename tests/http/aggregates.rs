@@ -79,7 +79,7 @@ async fn every_mistake_is_told_with_what_would_be_right() {
         ("visits/count?phi=0.5", 400, "invalid-query", "leave it out"),
         ("visits/count?window=1h", 400, "invalid-query", "unknown field"),
         ("visits/count?part=all", 400, "invalid-query", "other"),
-        ("visits/count?key=c1&part=other", 409, "unanswerable", "not for both"),
+        ("visits/count?key=c1&part=other", 409, "unanswerable", "not both"),
         ("visits/top", 400, "invalid-query", "phi=0.5"),
         ("visits/top?phi=0.1,0.2", 400, "invalid-query", "one phi"),
         ("visits/top?phi=0.2&mode=all", 400, "invalid-query", "no-false-negatives"),
