@@ -301,7 +301,7 @@ impl Stream {
         in_background(move || {
             let (_, spec) = plan.aggregate(&question.aggregate)?;
             let merged = plan.merge_exports(&question.aggregate, exports.as_ref())?;
-            Ok(MergedAnswer { answer: spec.answer(&question, merged.parts)?, logs: merged.logs })
+            Ok(MergedAnswer { answer: spec.answer(&question, merged.partials)?, logs: merged.logs })
         })
         .await
     }

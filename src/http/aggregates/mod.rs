@@ -247,11 +247,13 @@ impl From<AggregateError> for Problem {
         let kind = match &error {
             AggregateError::Unknown { .. } => ProblemKind::UnknownAggregate,
             AggregateError::NoSuchKey => ProblemKind::UnknownKey,
-            AggregateError::Export(ExportError::Damaged { .. } | ExportError::None | ExportError::TooMany) => {
+            AggregateError::Export(ExportError::Damaged { .. } | ExportError::Missing | ExportError::TooMany) => {
                 ProblemKind::InvalidExport
             }
-            AggregateError::Export(ExportError::Foreign { .. }) => ProblemKind::ForeignExport,
-            AggregateError::Export(ExportError::Twice { .. } | ExportError::NoIds) => ProblemKind::DuplicateExport,
+            AggregateError::Export(ExportError::SpecMismatch { .. }) => ProblemKind::ForeignExport,
+            AggregateError::Export(ExportError::DuplicatePartition { .. } | ExportError::NoIds) => {
+                ProblemKind::DuplicateExport
+            }
             AggregateError::NotByKey
             | AggregateError::NotKept { .. }
             | AggregateError::OtherDecay { .. }

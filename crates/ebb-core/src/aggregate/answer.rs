@@ -1,35 +1,25 @@
-//! From the parts of all shards to one answer.
+//! From the partial aggregates of all shards to one answer.
 //!
-//! Where the method merges, the parts become one sketch, as if one shard had seen everything; the others are read one by
-//! one at the same moment, and their readings with their bounds are added up.
+//! Where the method merges, the partial aggregates become one sketch, as if one shard had seen all events. The sketches of
+//! other methods are read one by one as of the same time, and the readings are added together with their bounds.
 
 use std::collections::BTreeMap;
 
+use super::method::{Measure, Method};
+use super::partial::PartialAggregate;
 use super::question::{
     AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, QuantileAnswer, Statistic, TopAnswer, TopName,
 };
-use super::sketch::{MixedParts, Moment, Side, Sketch};
-use super::spec::{AggregateSpec, Measure, Method};
-use crate::offset::AsOf;
+use super::sketch::{Moment, Side, Sketch};
+use super::spec::AggregateSpec;
 use ebb_sketch::aggregate::answer::{Estimate, Quantile, TopMode};
 use ebb_sketch::aggregate::content::{Labels, QuestionError, Totals, Values};
 use ebb_sketch::aggregate::predicate::{Field, Predicate};
 use ebb_sketch::aggregate::robust::Answers;
 use ebb_sketch::decay::Decay;
 
-/// What one shard, or several together, know that a question needs: a copy, so that the shards go on.
-#[derive(Debug)]
-pub struct PartialAggregate {
-    pub(super) as_of: Vec<AsOf>,
-    /// None when nothing is known of the key; several where the method does not merge.
-    pub(super) sketches: Vec<Sketch>,
-    /// Up to here some of the key's events may be elsewhere.
-    pub(super) missed_ms: Option<i64>,
-    pub(super) texts: BTreeMap<u128, Box<str>>,
-}
-
-/// All parts, ready to be read.
-struct Gathered<'a> {
+/// The sketches of all shards, and the time and decay of the question.
+struct CombinedSketches<'a> {
     spec: &'a AggregateSpec,
     /// One where the method merges.
     sketches: Vec<Sketch>,
@@ -38,59 +28,41 @@ struct Gathered<'a> {
 }
 
 impl AggregateSpec {
-    /// Answers from the parts of all shards.
+    /// Answers a question from the partial aggregates of all shards.
     pub fn answer(
         &self,
         question: &AggregateQuestion,
-        parts: Vec<PartialAggregate>,
+        partials: Vec<PartialAggregate>,
     ) -> Result<AggregateAnswer, AggregateError> {
         let decay = question.decay.clone().unwrap_or_else(|| self.decay.clone());
         if self.parameters().method == Method::Integral && decay != self.decay {
-            return Err(AggregateError::OtherDecay { asked: decay.to_string(), kept: self.decay.to_string() });
+            return Err(AggregateError::OtherDecay {
+                requested: decay.to_string(),
+                configured: self.decay.to_string(),
+            });
         }
-        let whole = PartialAggregate::gathered(parts)?;
-        if whole.sketches.is_empty() {
+        let PartialAggregate { as_of, sketches, missed_ms, texts } = PartialAggregate::combine(partials)?;
+        if sketches.is_empty() {
             return Err(AggregateError::NoSuchKey);
         }
-        let PartialAggregate { as_of, sketches, missed_ms, texts } = whole;
         let now_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max().unwrap_or(0);
         let missed = missed_ms.is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
-        let mut gathered = Gathered { spec: self, sketches, moment: Moment { now_ms, decay: &decay }, texts };
-        let mut result = gathered.read(&question.statistic)?;
+        let mut combined = CombinedSketches { spec: self, sketches, moment: Moment { now_ms, decay: &decay }, texts };
+        let mut result = combined.read(&question.statistic)?;
         result.mark_incomplete(missed);
         let incomplete = result.is_incomplete();
         Ok(AggregateAnswer { result, decay, incomplete, as_of })
     }
 
-    /// Whether something of `time_ms` would still weigh in an answer.
+    /// Whether an event of `time_ms` would still have a weight in the answer.
     fn reaches(&self, decay: &Decay, now_ms: i64, time_ms: i64) -> bool {
         let age_ms = now_ms.saturating_sub(time_ms).max(0) as u64;
-        let kept = !self.parameters().method.has_horizon() || age_ms < self.parameters().horizon_ms;
-        kept && decay.weight(age_ms) > 0.0
+        let is_kept = !self.parameters().method.has_horizon() || age_ms < self.parameters().horizon_ms;
+        is_kept && decay.weight(age_ms) > 0.0
     }
 }
 
-impl PartialAggregate {
-    /// Several as one: as one sketch, where the method merges.
-    pub(super) fn gathered(parts: impl IntoIterator<Item = Self>) -> Result<Self, MixedParts> {
-        let mut all = Self { as_of: Vec::new(), sketches: Vec::new(), missed_ms: None, texts: BTreeMap::new() };
-        for part in parts {
-            all.as_of.extend(part.as_of);
-            all.texts.extend(part.texts);
-            all.missed_ms = all.missed_ms.max(part.missed_ms);
-            for sketch in part.sketches {
-                let apart = match all.sketches.first_mut() {
-                    None => Some(sketch),
-                    Some(first) => first.merge(sketch)?,
-                };
-                all.sketches.extend(apart);
-            }
-        }
-        Ok(all)
-    }
-}
-
-impl Gathered<'_> {
+impl CombinedSketches<'_> {
     fn read(&mut self, statistic: &Statistic) -> Result<AggregateResult, AggregateError> {
         let sums_events = self.spec.parameters().of == Measure::Count;
         match statistic {
@@ -98,7 +70,7 @@ impl Gathered<'_> {
             Statistic::Sum if sums_events => Ok(AggregateResult::Number(Some(self.count()?))),
             Statistic::Sum => Ok(AggregateResult::Number(Some(self.sum()?))),
             Statistic::Mean => {
-                self.need_values()?;
+                self.require_values()?;
                 let mean = match self.sample(Side::Main)? {
                     Some(answers) => answers.mean(),
                     None => self.totals()?.mean(),
@@ -112,11 +84,11 @@ impl Gathered<'_> {
         }
     }
 
-    fn need_values(&self) -> Result<(), AggregateError> {
+    fn require_values(&self) -> Result<(), AggregateError> {
         if self.spec.keeps_values() {
             return Ok(());
         }
-        Err(AggregateError::NotKept { kept: "values, only a count", instead: "write of: value, or a field" })
+        Err(AggregateError::NotKept { missing: "values, only a count", hint: "configure of: value, or of: a field" })
     }
 
     fn sample(&mut self, side: Side) -> Result<Option<Answers>, AggregateError> {
@@ -161,7 +133,7 @@ impl Gathered<'_> {
         Ok(self.scaled(sum))
     }
 
-    /// In steps to in units.
+    /// Converts steps to units.
     fn scaled(&self, estimate: Estimate) -> Estimate {
         let step = self.spec.scale.step();
         let Estimate { value, lower, upper, .. } = estimate;
@@ -169,8 +141,8 @@ impl Gathered<'_> {
     }
 
     fn quantiles(&mut self, phis: &[f64]) -> Result<AggregateResult, AggregateError> {
-        self.need_values()?;
-        let found: Vec<Quantile> = match self.sample(Side::Main)? {
+        self.require_values()?;
+        let quantiles: Vec<Quantile> = match self.sample(Side::Main)? {
             Some(answers) => answers.quantiles(phis)?,
             None => {
                 let values = self.values()?;
@@ -179,36 +151,36 @@ impl Gathered<'_> {
             }
         };
         let scale = self.spec.scale;
-        let shown = |quantile: Quantile| QuantileAnswer {
+        let to_units = |quantile: Quantile| QuantileAnswer {
             phi: quantile.phi,
-            value: scale.shown(quantile.value),
-            lower: scale.shown(quantile.lower),
-            upper: scale.shown(quantile.upper),
+            value: scale.value(quantile.value),
+            lower: scale.value(quantile.lower),
+            upper: scale.value(quantile.upper),
             guarantee: quantile.guarantee,
             incomplete: quantile.incomplete,
             evidence: quantile.evidence,
         };
-        Ok(AggregateResult::Quantiles(found.into_iter().map(shown).collect()))
+        Ok(AggregateResult::Quantiles(quantiles.into_iter().map(to_units).collect()))
     }
 
     fn rank(&mut self, value: f64) -> Result<AggregateResult, AggregateError> {
-        self.need_values()?;
+        self.require_values()?;
         if value.is_nan() {
             return Err(AggregateError::Value(value));
         }
-        let below = match self.spec.scale.at_most(value) {
+        let below = match self.spec.scale.steps_up_to(value) {
             Some(steps) => Predicate::value_at_most(steps),
-            // Nothing is below 0.
+            // No value is negative.
             None => Predicate::Any(Vec::new()),
         };
         self.share_of(&below)
     }
 
-    fn share(&mut self, asked: &Predicate<f64>) -> Result<AggregateResult, AggregateError> {
-        self.need_values()?;
-        // Where weights are what is measured, they are kept as values.
+    fn share(&mut self, predicate: &Predicate<f64>) -> Result<AggregateResult, AggregateError> {
+        self.require_values()?;
+        // Where weights are measured, they are kept as values.
         let weight = if self.spec.parameters().of == Measure::Weight { Field::Value } else { Field::Weight };
-        let predicate = self.spec.scale.predicate(asked, weight);
+        let predicate = self.spec.scale.predicate(predicate, weight);
         self.share_of(&predicate)
     }
 
@@ -222,8 +194,7 @@ impl Gathered<'_> {
     fn top(&mut self, phi: f64, mode: TopMode) -> Result<AggregateResult, AggregateError> {
         let labelled = self.spec.parameters().top.is_some();
         if !labelled && !self.spec.keeps_values() {
-            let instead = "add top: FIELD to it";
-            return Err(AggregateError::NotKept { kept: "labels", instead });
+            return Err(AggregateError::NotKept { missing: "labels", hint: "configure top: FIELD" });
         }
         let side = if labelled { Side::Labels } else { Side::Main };
         let item = |name: TopName, share, lower, upper| TopAnswer { name, share, lower, upper };
@@ -231,19 +202,19 @@ impl Gathered<'_> {
         if sampled.is_none() && labelled {
             let top = self.labels()?.top(phi, mode)?;
             let items = top.items.iter().map(|one| item(self.text(one.label), one.share, one.lower, one.upper));
-            let (items, total, guarantee) = (as_one(items.collect()), top.total, top.guarantee);
+            let (items, total, guarantee) = (merge_same_text(items.collect()), top.total, top.guarantee);
             return Ok(AggregateResult::Top { items, total, mode, guarantee });
         }
         let top = match sampled {
             Some(answers) => answers.top(phi, mode)?,
             None => self.values()?.frequent(phi, mode)?,
         };
-        let name = |kept: u64| match labelled {
-            true => self.text(u128::from(kept)),
-            false => TopName::Value(self.spec.scale.shown(kept)),
+        let name = |item: u64| match labelled {
+            true => self.text(u128::from(item)),
+            false => TopName::Value(self.spec.scale.value(item)),
         };
         let items = top.items.iter().map(|one| item(name(one.item), one.share, one.lower, one.upper)).collect();
-        Ok(AggregateResult::Top { items: as_one(items), total: top.total, mode, guarantee: top.guarantee })
+        Ok(AggregateResult::Top { items: merge_same_text(items), total: top.total, mode, guarantee: top.guarantee })
     }
 
     fn text(&self, label: u128) -> TopName {
@@ -251,8 +222,8 @@ impl Gathered<'_> {
     }
 }
 
-/// Since a hash key was exchanged a text may be kept under two labels: they are one item.
-fn as_one(items: Vec<TopAnswer>) -> Vec<TopAnswer> {
+/// Merges items of the same text: after a key rotation a text may have two labels.
+fn merge_same_text(items: Vec<TopAnswer>) -> Vec<TopAnswer> {
     let mut all: Vec<TopAnswer> = Vec::with_capacity(items.len());
     for item in items {
         match all.iter_mut().find(|other| matches!(item.name, TopName::Text(_)) && other.name == item.name) {

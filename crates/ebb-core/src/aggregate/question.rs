@@ -1,4 +1,4 @@
-//! Questions to an aggregate, and its answers, in the units of the configuration.
+//! Questions about an aggregate, and their answers, in the units of the events.
 
 use super::export::ExportError;
 use super::sketch::MixedParts;
@@ -9,136 +9,187 @@ use ebb_sketch::aggregate::{content, robust};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::Fingerprint;
 
-/// Of which events, where the aggregate is kept by key.
+/// The events that a question covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyScope {
-    /// Of all keys together; there for every aggregate.
+    /// The events of all keys; every aggregate has this.
     Whole,
+    /// The events of one key.
     Key(Fingerprint),
-    /// Of the keys that have no place of their own.
+    /// The events of all keys without a sketch of their own.
     Other,
 }
 
-/// What is asked for.
+/// The statistic that is asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statistic {
-    /// Of what is measured, each event as often as its weight says.
+    /// The weighted sum of the measured number.
     Sum,
-    /// Events, each as often as its weight says.
+    /// The weighted number of events.
     Count,
-    /// Of what is measured.
+    /// The weighted mean of the measured number.
     Mean,
     /// The values below which these shares of the events lie.
     Quantiles(Vec<f64>),
     /// The share of the events up to this value.
     Rank(f64),
-    /// What makes up at least `phi` of the events: labels where the aggregate has a `top`, else values.
-    Top { phi: f64, mode: TopMode },
-    /// The share of the events that a predicate, in the units of the events, selects.
+    /// The labels (or, without `top`, the values) that make up at least a share `phi` of the events.
+    Top {
+        /// The minimum share.
+        phi: f64,
+        /// Which errors are allowed near the minimum.
+        mode: TopMode,
+    },
+    /// The share of the events that match a predicate, which is written in the units of the events.
     Share(Predicate<f64>),
 }
 
-/// A question to a named aggregate.
+/// A question about a named aggregate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateQuestion {
+    /// The name of the aggregate.
     pub aggregate: String,
+    /// The events to cover.
     pub scope: KeyScope,
-    /// Instead of the configured decay, or of the whole horizon where none is configured.
+    /// Overrides the configured decay or, where none is configured, the whole horizon.
     pub decay: Option<Decay>,
+    /// The statistic.
     pub statistic: Statistic,
 }
 
 impl AggregateQuestion {
-    /// For all that is kept of a part, the names of its labels included.
+    /// A question whose [`crate::PartialAggregate`] contains everything that is known of a scope, label texts included.
     pub fn for_export(aggregate: &str, scope: KeyScope) -> Self {
         let statistic = Statistic::Top { phi: 1.0, mode: TopMode::NoFalseNegatives };
         Self { aggregate: aggregate.to_owned(), scope, decay: None, statistic }
     }
 }
 
-/// One quantile.
+/// One quantile with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct QuantileAnswer {
+    /// The requested share.
     pub phi: f64,
+    /// The estimated quantile.
     pub value: f64,
+    /// Lower bound of the quantile.
     pub lower: f64,
+    /// Upper bound of the quantile.
     pub upper: f64,
+    /// Whether the bounds are deterministic or hold with a probability.
     pub guarantee: Guarantee,
+    /// Whether some events that the question covers have been forgotten.
     pub incomplete: bool,
+    /// How much data the estimate is based on.
     pub evidence: Evidence,
 }
 
-/// What a top item is called.
+/// The name of a top item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TopName {
-    /// Cut to [`super::MAX_TEXT_BYTES`].
+    /// The text of a label, cut to [`super::MAX_TEXT_BYTES`].
     Text(Box<str>),
+    /// A value.
     Value(f64),
-    /// A label whose text is not known here.
+    /// A label whose text is unknown here.
     Label(u128),
 }
 
-/// One top item and its share of the whole.
+/// One top item and its share of the total.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopAnswer {
+    /// The item.
     pub name: TopName,
+    /// The estimated share.
     pub share: f64,
+    /// Lower bound of the share.
     pub lower: f64,
+    /// Upper bound of the share.
     pub upper: f64,
 }
 
-/// What was found.
+/// The value of a statistic.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AggregateResult {
-    /// None where there is nothing to speak of: the mean and the shares of no events.
+    /// A number; `None` where it is undefined, such as the mean of no events.
     Number(Option<Estimate>),
-    /// In the order of the question; empty where there is nothing to speak of.
+    /// Quantiles in the order of the question; empty where there are no events.
     Quantiles(Vec<QuantileAnswer>),
+    /// Top items.
     Top {
-        /// Largest share first.
+        /// The items, largest share first.
         items: Vec<TopAnswer>,
-        /// What the shares are shares of.
+        /// The total that shares refer to.
         total: Estimate,
+        /// Which errors are allowed near the minimum share.
         mode: TopMode,
+        /// Whether the bounds are deterministic or hold with a probability.
         guarantee: Guarantee,
     },
 }
 
-/// An answer and where it stands.
+/// The answer to an [`AggregateQuestion`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateAnswer {
+    /// The value of the statistic.
     pub result: AggregateResult,
-    /// The decay that was meant.
+    /// The decay that was applied.
     pub decay: Decay,
-    /// True when the question reached past what is still known: the answer speaks of the rest.
+    /// Whether some events that the question covers have been forgotten; the answer covers the others.
     pub incomplete: bool,
-    /// Of each partition.
+    /// The position of each partition that contributed.
     pub as_of: Vec<AsOf>,
 }
 
-/// Why an aggregate does not answer.
+/// Why a question about an aggregate cannot be answered.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AggregateError {
-    #[error("there is no aggregate {requested:?}; there is {}", if .known.is_empty() { "none".into() } else { .known.join(", ") })]
-    Unknown { requested: String, known: Vec<String> },
-    #[error("this aggregate is not kept by key; add keys: 1000 to it, or ask without a key")]
+    /// No aggregate has the name.
+    #[error("unknown aggregate {requested:?}; configured: {}", if .known.is_empty() { "none".into() } else { .known.join(", ") })]
+    Unknown {
+        /// The requested name.
+        requested: String,
+        /// The names of all aggregates.
+        known: Vec<String>,
+    },
+    /// The aggregate has no sketches by key.
+    #[error("this aggregate is not kept by key; configure keys: 1000, or ask without a key")]
     NotByKey,
-    #[error("no event of this key is known; it may be in other")]
+    /// The table of keys does not contain the key.
+    #[error("no events of this key are known; they may have been added to other")]
     NoSuchKey,
-    #[error("this aggregate keeps no {kept}; {instead}")]
-    NotKept { kept: &'static str, instead: &'static str },
-    #[error("{asked} cannot be asked here: integral answers for {kept} only")]
-    OtherDecay { asked: String, kept: String },
-    #[error("{0} is not a value")]
+    /// The aggregate does not keep what the statistic needs.
+    #[error("this aggregate keeps no {missing}; {hint}")]
+    NotKept {
+        /// What would be needed.
+        missing: &'static str,
+        /// How to configure it.
+        hint: &'static str,
+    },
+    /// `integral` answers for one decay only.
+    #[error("decay {requested} is not available: method integral answers only for its configured decay {configured}")]
+    OtherDecay {
+        /// The decay of the question.
+        requested: String,
+        /// The configured decay.
+        configured: String,
+    },
+    /// The value of a rank is not a number.
+    #[error("{0} is not a valid value")]
     Value(f64),
+    /// A deterministic sketch cannot answer.
     #[error(transparent)]
     Cells(#[from] content::QuestionError),
+    /// A sampling sketch cannot answer.
     #[error(transparent)]
     Sampled(#[from] robust::QuestionError),
+    /// The parameter of a statistic is out of range.
     #[error(transparent)]
     Statistic(#[from] robust::StatisticError),
+    /// The partial aggregates do not fit together.
     #[error(transparent)]
     Mixed(#[from] MixedParts),
+    /// The exports cannot be merged.
     #[error(transparent)]
     Export(#[from] ExportError),
 }

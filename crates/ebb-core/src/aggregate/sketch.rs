@@ -1,7 +1,8 @@
 //! One sketch of a chosen method: what the methods differ in, in one place.
 
-use super::observed::{Observed, Refusal};
-use super::spec::{AggregateSpec, Form, Measure};
+use super::input::{AggregateInput, Refusal};
+use super::method::Measure;
+use super::spec::{AggregateSpec, SketchShape};
 use ebb_sketch::aggregate::cascade::Cascade;
 use ebb_sketch::aggregate::content::{Labels, QuestionError, Totals, Values};
 use ebb_sketch::aggregate::division::Division;
@@ -45,25 +46,25 @@ impl AggregateSpec {
     }
 
     pub(super) fn sketch(&self) -> Sketch {
-        match &self.form {
-            Form::Robust(spec) => Sketch::Robust(self.sampled(|| WindowSketch::new(spec))),
-            Form::Integral(spec) => Sketch::Integral(self.sampled(|| IntegralSketch::new(spec))),
-            Form::Forward(decay, shape) => {
+        match &self.shape {
+            SketchShape::Robust(spec) => Sketch::Robust(self.sampled(|| WindowSketch::new(spec))),
+            SketchShape::Integral(spec) => Sketch::Integral(self.sampled(|| IntegralSketch::new(spec))),
+            SketchShape::Forward(decay, shape) => {
                 Sketch::Forward(Box::new(Forward::new(decay, *shape).expect("the specification has made one before")))
             }
-            Form::Division(shape) => Sketch::Division(Box::new(Division::new(shape.clone()))),
-            Form::Cascade(shape) => Sketch::Cascade(Box::new(Cascade::new(*shape))),
-            Form::Levels(shape) => Sketch::Levels(Box::new(Levels::new(*shape))),
+            SketchShape::Division(shape) => Sketch::Division(Box::new(Division::new(shape.clone()))),
+            SketchShape::Cascade(shape) => Sketch::Cascade(Box::new(Cascade::new(*shape))),
+            SketchShape::Levels(shape) => Sketch::Levels(Box::new(Levels::new(*shape))),
         }
     }
 
     /// What the main sketch of a sampling method keeps of an event.
-    fn main_value(&self, observed: &Observed) -> u64 {
+    fn main_value(&self, observed: &AggregateInput) -> u64 {
         if self.keeps_values() { observed.value } else { observed.label as u64 }
     }
 
     /// Takes an event, or refuses it whole.
-    pub(super) fn insert(&self, sketch: &mut Sketch, observed: &Observed) -> Result<(), Refusal> {
+    pub(super) fn insert(&self, sketch: &mut Sketch, observed: &AggregateInput) -> Result<(), Refusal> {
         match sketch {
             Sketch::Robust(sampled) => {
                 sampled.main.insert(observed.element(self.main_value(observed)))?;
@@ -95,36 +96,36 @@ impl AggregateSpec {
         parameters: Parameters,
     ) -> Result<Sketch, CodecError> {
         let foreign = || CodecError::invalid("sketch", "made under another specification");
-        Ok(match &self.form {
-            Form::Robust(spec) => Sketch::Robust(Box::new(Sampled {
+        Ok(match &self.shape {
+            SketchShape::Robust(spec) => Sketch::Robust(Box::new(Sampled {
                 main: WindowSketch::decode_with(spec, reader.bytes()?, parameters)?,
                 by_label: match self.labelled_apart() {
                     true => Some(WindowSketch::decode_with(spec, reader.bytes()?, parameters)?),
                     false => None,
                 },
             })),
-            Form::Integral(spec) => Sketch::Integral(Box::new(Sampled {
+            SketchShape::Integral(spec) => Sketch::Integral(Box::new(Sampled {
                 main: IntegralSketch::decode_with(spec, reader.bytes()?, parameters)?,
                 by_label: match self.labelled_apart() {
                     true => Some(IntegralSketch::decode_with(spec, reader.bytes()?, parameters)?),
                     false => None,
                 },
             })),
-            Form::Forward(decay, shape) => {
+            SketchShape::Forward(decay, shape) => {
                 let sketch = Forward::decode(reader.bytes()?)?;
                 // Merging refuses another rate; an empty one changes nothing.
                 let mine = Forward::new(decay, *shape).is_ok_and(|mut empty| empty.merge(sketch.clone()).is_ok());
                 Sketch::Forward(Box::new(Some(sketch).filter(|_| mine).ok_or_else(foreign)?))
             }
-            Form::Division(shape) => {
+            SketchShape::Division(shape) => {
                 let sketch = Division::decode(reader.bytes()?)?;
                 Sketch::Division(Box::new(Some(sketch).filter(|s| s.shape() == shape).ok_or_else(foreign)?))
             }
-            Form::Cascade(shape) => {
+            SketchShape::Cascade(shape) => {
                 let sketch = Cascade::decode(reader.bytes()?)?;
                 Sketch::Cascade(Box::new(Some(sketch).filter(|s| s.timeline() == *shape).ok_or_else(foreign)?))
             }
-            Form::Levels(shape) => {
+            SketchShape::Levels(shape) => {
                 let sketch = Levels::decode(reader.bytes()?)?;
                 Sketch::Levels(Box::new(Some(sketch).filter(|s| s.timeline() == *shape).ok_or_else(foreign)?))
             }

@@ -1,5 +1,6 @@
-//! What a named aggregate keeps of the events: valid once it exists.
+//! The configuration of a named aggregate. An [`AggregateSpec`] that exists is valid.
 
+use super::method::{Measure, Method, Selection, Weighting};
 use super::scale::Scale;
 use ebb_sketch::aggregate::cascade::Cascade;
 use ebb_sketch::aggregate::content::{ContentShape, ShapeError, TimelineShape};
@@ -12,132 +13,96 @@ use ebb_sketch::aggregate::robust::{
 use ebb_sketch::codec::Writer;
 use ebb_sketch::decay::Decay;
 
-/// The largest weight that `robust` takes; its weights are whole numbers.
+/// Maximum weight of an event with method `robust`, which rounds weights to integers.
 pub const MAX_ROBUST_WEIGHT: u32 = 1 << 16;
-/// The largest weight that `integral` takes; its weights are whole numbers.
+/// Maximum weight of an event with method `integral`, which rounds weights to integers.
 pub const MAX_INTEGRAL_WEIGHT: u32 = 1 << 10;
-/// Weighting are multiplied with this before `integral` decays them, so that small ones do not vanish at once.
+/// Factor of weights with method `integral`, so that small weights do not decay to 0 at once.
 const WEIGHT_SCALE: u32 = 1 << 10;
-/// Ticks of an exponential integral decay in the time in which it falls by a factor e.
-const TICKS: f64 = 4096.0;
+/// Number of ticks in which an exponential integral decay falls by a factor of e.
+const TICKS_PER_E_FOLD: f64 = 4096.0;
 
-/// What is added up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
-    /// Events, each as often as its weight says.
-    Count,
-    /// The event's value, as often as its weight says.
-    Value,
-    /// The event's weight, once.
-    Weight,
-    /// A number by its place in [`crate::EventSpec::numbers`], as often as the event's weight says.
-    Number(usize),
-}
-
-/// Which events are added up. Rejected ones never are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Selection {
-    All,
-    Unique,
-}
-
-/// How it is kept: see [`ebb_sketch::aggregate`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    Robust,
-    Integral,
-    Forward,
-    Division,
-    Cascade,
-    Levels,
-}
-
-impl Method {
-    pub const ALL: [Method; 6] =
-        [Method::Robust, Method::Integral, Method::Forward, Method::Division, Method::Cascade, Method::Levels];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Robust => "robust",
-            Method::Integral => "integral",
-            Method::Forward => "forward",
-            Method::Division => "division",
-            Method::Cascade => "cascade",
-            Method::Levels => "levels",
-        }
-    }
-
-    /// Whether two of them become one without loss; others are joined when they are asked.
-    pub fn merges(self) -> bool {
-        !matches!(self, Method::Cascade | Method::Levels)
-    }
-
-    /// Whether an event that comes twice counts once.
-    pub fn ignores_repeats(self) -> bool {
-        matches!(self, Method::Robust | Method::Integral)
-    }
-
-    /// Whether what is older than the horizon is let go; the others go by their own decay.
-    pub(super) fn has_horizon(self) -> bool {
-        !matches!(self, Method::Forward | Method::Integral)
-    }
-}
-
-/// How often an event counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weighting {
-    /// Once.
-    Unit,
-    /// As its weight says.
-    ByEvent,
-}
-
-/// What an [`AggregateSpec`] is made of.
+/// The parameters of an [`AggregateSpec`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateParameters {
+    /// The name of the aggregate.
     pub name: String,
+    /// The number that is aggregated.
     pub of: Measure,
+    /// The events that are aggregated.
     pub over: Selection,
+    /// The kind of sketch.
     pub method: Method,
+    /// Maximum error of shares, and relative error of sums.
     pub epsilon: f64,
+    /// Probability that an error of a sampling method is larger.
     pub delta: f64,
-    /// Needed by `integral`, `forward` and `division`; for the others what a question means that names none.
+    /// Required by `integral`, `forward` and `division`; for other methods the default of questions.
     pub decay: Option<Decay>,
+    /// Maximum age of events.
     pub horizon_ms: u64,
-    /// How many keys have an aggregate of their own.
+    /// Maximum number of keys with a sketch of their own; absent when the aggregate is not kept by key.
     pub keys: Option<u32>,
-    /// The text whose most frequent values are kept, by its place in [`crate::EventSpec::labels`].
+    /// The text whose most frequent values are kept, by its index in [`crate::EventSpec::labels`].
     pub top: Option<usize>,
+    /// The resolution of values.
     pub step: f64,
+    /// The largest value.
     pub max: f64,
+    /// Whether events count by their weight.
     pub weights: Weighting,
-    /// Draws the hashes of the sampling sketches: the same in all shards of a stream.
+    /// Seed of the sampling sketches; the same in all shards of a stream.
     pub seed: u64,
 }
 
-/// Why an aggregate cannot be kept like this, and what would be right.
+/// Why parameters are invalid, and what would be valid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AggregateSpecError {
-    #[error("{} needs a decay here; write decay: exponential:half_life=10m", .0.name())]
+    /// The method needs a decay.
+    #[error("method {} needs a decay; write decay: exponential:half_life=10m", .0.name())]
     NoDecay(Method),
+    /// The decay has no integral form.
     #[error("{decay} does not fit method integral: {why}")]
-    Integral { decay: String, why: String },
-    #[error("a step of {step} and a largest value of {max} must be numbers above 0, the step not above the value")]
-    Step { step: f64, max: f64 },
+    Integral {
+        /// The configured decay.
+        decay: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The step or the maximum is not positive, or the step is larger than the maximum.
+    #[error("step ({step}) and max ({max}) must be greater than zero, and step must not be greater than max")]
+    Step {
+        /// The configured step.
+        step: f64,
+        /// The configured maximum.
+        max: f64,
+    },
+    /// The maximum in steps does not fit into a sketch.
     #[error("{max} has too many steps of {step}: write a step of {nearest} or more")]
-    Steps { step: f64, max: f64, nearest: f64 },
-    #[error("a table of keys has room for at least one")]
+    Steps {
+        /// The configured step.
+        step: f64,
+        /// The configured maximum.
+        max: f64,
+        /// The smallest valid step.
+        nearest: f64,
+    },
+    /// The table of keys is empty.
+    #[error("keys must be at least 1")]
     NoKeys,
+    /// `epsilon` or `delta` is out of range.
     #[error(transparent)]
     Accuracy(#[from] AccuracyError),
+    /// The horizon does not fit the method.
     #[error(transparent)]
     Window(#[from] SpecError),
+    /// The sketch would be invalid.
     #[error(transparent)]
     Shape(#[from] ShapeError),
 }
 
 impl AggregateSpecError {
-    /// The configuration key that is to be changed.
+    /// The configuration key to change.
     pub fn key(&self) -> &'static str {
         match self {
             Self::NoDecay(_) | Self::Integral { .. } | Self::Shape(ShapeError::Decay { .. }) => "decay",
@@ -152,7 +117,7 @@ impl AggregateSpecError {
 
 /// The shape of the sketches, by method.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Form {
+pub(super) enum SketchShape {
     Robust(WindowSpec),
     Integral(IntegralSpec),
     Forward(Decay, ContentShape),
@@ -161,117 +126,174 @@ pub(super) enum Form {
     Levels(TimelineShape),
 }
 
-/// See the module.
+/// The configuration of a named aggregate, checked and compiled.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use ebb_core::{AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec, DedupSpec, EventSpec, FilterSpec};
+/// # use ebb_core::{KeyScope, Measure, Method, Plan, Reader, Record, Seen, Selection, Shard, Statistic, Weighting};
+/// # use ebb_sketch::{filter::timing::TimingSpec, hash::HashKey};
+/// let spend = AggregateSpec::new(AggregateParameters {
+///     name: "spend".into(),
+///     of: Measure::Value,
+///     over: Selection::Unique,
+///     method: Method::Cascade,
+///     epsilon: 0.02,
+///     delta: 0.01,
+///     decay: None,
+///     horizon_ms: 3_600_000,
+///     keys: None,
+///     top: None,
+///     step: 0.01,
+///     max: 100.0,
+///     weights: Weighting::Unit,
+///     seed: 1,
+/// })?;
+/// # let event = EventSpec { value: Some("cost".parse()?), ..EventSpec::of_item(vec!["id".parse()?]) };
+/// # let plan = Plan {
+/// #     reader: Arc::new(Reader::new(event, HashKey::new([7; 16]))?),
+/// #     max_skew_ms: 0,
+/// #     dedup: DedupSpec::new(FilterSpec::learning(TimingSpec::time(3_600_000, 0, 1 << 16)?, 64)?, Seen::First),
+/// #     frequency: None,
+/// #     aggregates: vec![spend],
+/// # };
+/// # let mut shard = Shard::new(Arc::new(plan), 0)?;
+/// // In a shard whose plan contains the aggregate; the last record is a duplicate:
+/// for (offset, id) in [(0, 1), (1, 2), (2, 2)] {
+///     let payload = format!(r#"{{"id": {id}, "cost": 0.5}}"#);
+///     shard.apply(Record { offset, timestamp_ms: 1_000, payload: payload.as_bytes() });
+/// }
+/// let decay = Some("window:10m".parse()?);
+/// let question =
+///     AggregateQuestion { aggregate: "spend".into(), scope: KeyScope::Whole, decay, statistic: Statistic::Sum };
+/// let AggregateResult::Number(Some(sum)) = shard.aggregate(&question)?.result else { panic!("a sum is a number") };
+/// assert!(sum.lower <= 1.0 && 1.0 <= sum.upper);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateSpec {
-    given: AggregateParameters,
-    pub(super) form: Form,
+    parameters: AggregateParameters,
+    pub(super) shape: SketchShape,
     pub(super) scale: Scale,
-    /// What a question means that names no decay.
+    /// The decay of questions that specify none.
     pub(super) decay: Decay,
 }
 
 impl AggregateSpec {
-    pub fn new(given: AggregateParameters) -> Result<Self, AggregateSpecError> {
-        let scale = match given.of {
-            Measure::Count => Scale::ones(),
-            Measure::Value | Measure::Weight | Measure::Number(_) => Scale::new(given.step, given.max)?,
+    /// Checks the parameters.
+    pub fn new(parameters: AggregateParameters) -> Result<Self, AggregateSpecError> {
+        let scale = match parameters.of {
+            Measure::Count => Scale::unit(),
+            Measure::Value | Measure::Weight | Measure::Number(_) => Scale::new(parameters.step, parameters.max)?,
         };
-        if given.keys == Some(0) {
+        if parameters.keys == Some(0) {
             return Err(AggregateSpecError::NoKeys);
         }
-        let needed = || given.decay.clone().ok_or(AggregateSpecError::NoDecay(given.method));
-        let plain = given.of == Measure::Count && given.top.is_none();
-        let (epsilon, horizon_ms) = (given.epsilon, given.horizon_ms);
-        let form = match given.method {
-            Method::Robust => {
-                let accuracy = Accuracy::new(epsilon, given.delta)?;
-                Form::Robust(WindowSpec::new(accuracy, given.whole_weight_most(), horizon_ms, given.seed)?)
-            }
-            Method::Integral => Form::Integral(integral(&given, &needed()?)?),
-            Method::Forward => {
-                let decay = needed()?;
-                let shape = given.content(scale, 2.0 * epsilon, epsilon)?;
-                // Whether the decay fits is known once one is made.
-                ebb_sketch::aggregate::forward::Forward::new(&decay, shape)?;
-                Form::Forward(decay, shape)
-            }
-            Method::Division => {
-                let theta = match plain {
-                    true => DivisionShape::theta_for_totals(epsilon),
-                    false => DivisionShape::theta_for_values(epsilon),
-                };
-                let content = given.content(scale, epsilon, epsilon / 2.0)?;
-                Form::Division(DivisionShape::new(needed()?, theta, horizon_ms, content)?)
-            }
-            Method::Cascade | Method::Levels => {
-                // A share is off by (in_time + summary) / (1 - in_time): together epsilon.
-                let summary = epsilon * (1.0 - epsilon) / 2.0;
-                let in_time = if plain { epsilon } else { epsilon / 2.0 };
-                let content = given.content(scale, 2.0 * summary, summary)?;
-                match given.method {
-                    Method::Cascade => Form::Cascade(Cascade::shape(in_time, horizon_ms, content)?),
-                    _ => Form::Levels(Levels::shape(in_time, horizon_ms, content)?),
-                }
-            }
-        };
-        let whole = Decay::window(horizon_ms).map_err(|_| SpecError::Horizon { asked_ms: 0, most_ms: u64::MAX })?;
-        let decay = given.decay.clone().unwrap_or(whole);
-        Ok(Self { given, form, scale, decay })
+        let shape = parameters.sketch_shape(scale)?;
+        let whole_horizon =
+            Decay::window(parameters.horizon_ms).map_err(|_| SpecError::Horizon { asked_ms: 0, most_ms: u64::MAX })?;
+        let decay = parameters.decay.clone().unwrap_or(whole_horizon);
+        Ok(Self { parameters, shape, scale, decay })
     }
 
+    /// The name of the aggregate.
     pub fn name(&self) -> &str {
-        &self.given.name
+        &self.parameters.name
     }
 
+    /// The parameters that it was made from.
     pub fn parameters(&self) -> &AggregateParameters {
-        &self.given
+        &self.parameters
     }
 
-    /// Whether quantiles, ranks and shares of values can be asked.
+    /// Whether quantiles, ranks and shares of values are available.
     pub(super) fn keeps_values(&self) -> bool {
-        self.given.of != Measure::Count
+        self.parameters.of != Measure::Count
     }
 
-    /// The place of the number of the event that is added up, if it is one.
+    /// The index of the event's number that is measured, if it is one.
     pub(crate) fn measured_number(&self) -> Option<usize> {
-        match self.given.of {
-            Measure::Number(place) => Some(place),
+        match self.parameters.of {
+            Measure::Number(index) => Some(index),
             Measure::Count | Measure::Value | Measure::Weight => None,
         }
     }
 
-    /// What identifies state made under this specification. What counts, too: sums of different things do not mix.
+    /// Writes what state depends on, including what is measured: sums of different numbers must not be mixed.
     pub(crate) fn write_identity(&self, writer: &mut Writer) {
-        let given = &self.given;
-        writer.bytes(given.name.as_bytes());
-        let (of, place) = match given.of {
+        let parameters = &self.parameters;
+        writer.bytes(parameters.name.as_bytes());
+        let (of, index) = match parameters.of {
             Measure::Count => (0, 0),
             Measure::Value => (1, 0),
             Measure::Weight => (2, 0),
-            Measure::Number(place) => (3, place as u64),
+            Measure::Number(index) => (3, index as u64),
         };
         writer.u8(of);
-        writer.varint(place);
-        writer.u8(u8::from(given.over == Selection::Unique));
-        writer.bytes(given.method.name().as_bytes());
-        writer.f64(given.epsilon);
-        writer.f64(given.delta);
-        // What a question means by default is no part of the state of methods that take any decay.
-        let fixed = matches!(given.method, Method::Integral | Method::Forward | Method::Division);
-        writer.bytes(given.decay.as_ref().filter(|_| fixed).map(Decay::to_string).unwrap_or_default().as_bytes());
-        writer.u64(given.horizon_ms);
-        writer.u32(given.keys.unwrap_or(0));
-        writer.varint(given.top.map_or(0, |place| place as u64 + 1));
-        writer.f64(given.step);
-        writer.f64(given.max);
-        writer.u8(u8::from(given.weights == Weighting::ByEvent));
+        writer.varint(index);
+        writer.u8(u8::from(parameters.over == Selection::Unique));
+        writer.bytes(parameters.method.name().as_bytes());
+        writer.f64(parameters.epsilon);
+        writer.f64(parameters.delta);
+        writer.bytes(parameters.fixed_decay().as_bytes());
+        writer.u64(parameters.horizon_ms);
+        writer.u32(parameters.keys.unwrap_or(0));
+        writer.varint(parameters.top.map_or(0, |index| index as u64 + 1));
+        writer.f64(parameters.step);
+        writer.f64(parameters.max);
+        writer.u8(u8::from(parameters.weights == Weighting::ByEvent));
     }
 }
 
 impl AggregateParameters {
-    /// The largest weight of an element of the sampling sketches.
-    pub(super) fn whole_weight_most(&self) -> u32 {
+    /// The decay that state depends on; empty for methods that take any decay at query time.
+    pub(super) fn fixed_decay(&self) -> String {
+        self.decay.as_ref().filter(|_| self.method.has_fixed_decay()).map(Decay::to_string).unwrap_or_default()
+    }
+
+    fn sketch_shape(&self, scale: Scale) -> Result<SketchShape, AggregateSpecError> {
+        let is_plain_count = self.of == Measure::Count && self.top.is_none();
+        let (epsilon, horizon_ms) = (self.epsilon, self.horizon_ms);
+        Ok(match self.method {
+            Method::Robust => {
+                let accuracy = Accuracy::new(epsilon, self.delta)?;
+                SketchShape::Robust(WindowSpec::new(accuracy, self.max_integer_weight(), horizon_ms, self.seed)?)
+            }
+            Method::Integral => SketchShape::Integral(integral_spec(self, &self.required_decay()?)?),
+            Method::Forward => {
+                let decay = self.required_decay()?;
+                let shape = self.content(scale, 2.0 * epsilon, epsilon)?;
+                // Whether the decay is suitable is checked when a sketch is created.
+                ebb_sketch::aggregate::forward::Forward::new(&decay, shape)?;
+                SketchShape::Forward(decay, shape)
+            }
+            Method::Division => {
+                let theta = match is_plain_count {
+                    true => DivisionShape::theta_for_totals(epsilon),
+                    false => DivisionShape::theta_for_values(epsilon),
+                };
+                let content = self.content(scale, epsilon, epsilon / 2.0)?;
+                SketchShape::Division(DivisionShape::new(self.required_decay()?, theta, horizon_ms, content)?)
+            }
+            Method::Cascade | Method::Levels => {
+                // The error of a share is (in_time + summary) / (1 - in_time), together epsilon.
+                let summary = epsilon * (1.0 - epsilon) / 2.0;
+                let in_time = if is_plain_count { epsilon } else { epsilon / 2.0 };
+                let content = self.content(scale, 2.0 * summary, summary)?;
+                match self.method {
+                    Method::Cascade => SketchShape::Cascade(Cascade::shape(in_time, horizon_ms, content)?),
+                    _ => SketchShape::Levels(Levels::shape(in_time, horizon_ms, content)?),
+                }
+            }
+        })
+    }
+
+    fn required_decay(&self) -> Result<Decay, AggregateSpecError> {
+        self.decay.clone().ok_or(AggregateSpecError::NoDecay(self.method))
+    }
+
+    /// Maximum weight of an element of a sampling sketch.
+    pub(super) fn max_integer_weight(&self) -> u32 {
         match self.method {
             _ if !self.counts_by_weight() => 1,
             Method::Integral => MAX_INTEGRAL_WEIGHT,
@@ -279,12 +301,12 @@ impl AggregateParameters {
         }
     }
 
-    /// Whether an event counts as often as its weight says.
+    /// Whether events count by their weight.
     pub(super) fn counts_by_weight(&self) -> bool {
         self.weights == Weighting::ByEvent && self.of != Measure::Weight
     }
 
-    /// What a cell holds when ranks may be `beta / 2` and top items `share` of the whole off.
+    /// The content of a cell, for an error of `beta / 2` in ranks and of `share` in the shares of top items.
     fn content(&self, scale: Scale, beta: f64, share: f64) -> Result<ContentShape, ShapeError> {
         let mut shape = ContentShape::totals();
         if self.of != Measure::Count {
@@ -297,26 +319,26 @@ impl AggregateParameters {
     }
 }
 
-/// The integral decay that is nearest to a real one, and its ticks.
-fn integral(given: &AggregateParameters, decay: &Decay) -> Result<IntegralSpec, AggregateSpecError> {
+/// The integral decay nearest to `decay`, and the length of its ticks.
+fn integral_spec(parameters: &AggregateParameters, decay: &Decay) -> Result<IntegralSpec, AggregateSpecError> {
     let refused = |why: String| AggregateSpecError::Integral { decay: decay.to_string(), why };
-    let weight_most = given.whole_weight_most();
-    let made = |made: Result<IntegralDecay, IntegralDecayError>| made.map_err(|error| refused(error.to_string()));
+    let max_weight = parameters.max_integer_weight();
+    let checked = |decay: Result<IntegralDecay, IntegralDecayError>| decay.map_err(|error| refused(error.to_string()));
     let (integral, tick_ms) = match (decay.width(), decay.rate(), decay.power()) {
-        (Some(width_ms), _, _) => (made(IntegralDecay::window(width_ms))?, 1),
+        (Some(width_ms), _, _) => (checked(IntegralDecay::window(width_ms))?, 1),
         (_, Some(rate), _) => {
-            let tick_ms = libm::floor(1.0 / (rate * TICKS)).clamp(1.0, 1e9);
-            (made(IntegralDecay::exponential(rate * tick_ms, weight_most * WEIGHT_SCALE))?, tick_ms as u64)
+            let tick_ms = libm::floor(1.0 / (rate * TICKS_PER_E_FOLD)).clamp(1.0, 1e9);
+            (checked(IntegralDecay::exponential(rate * tick_ms, max_weight * WEIGHT_SCALE))?, tick_ms as u64)
         }
         (_, _, Some((alpha, unit_ms))) => {
             if libm::floor(alpha) != alpha || libm::floor(unit_ms) != unit_ms || alpha > f64::from(u8::MAX) {
                 return Err(refused("alpha and the milliseconds of its unit must be whole numbers".into()));
             }
-            (made(IntegralDecay::polynomial(alpha as u32))?, unit_ms as u64)
+            (checked(IntegralDecay::polynomial(alpha as u32))?, unit_ms as u64)
         }
         (None, None, None) => return Err(refused("a table has no integral form; write method: robust".into())),
     };
-    let accuracy = Accuracy::new(given.epsilon, given.delta)?;
-    let spec = IntegralSpec::new(accuracy, integral, tick_ms, (weight_most, WEIGHT_SCALE), given.seed);
+    let accuracy = Accuracy::new(parameters.epsilon, parameters.delta)?;
+    let spec = IntegralSpec::new(accuracy, integral, tick_ms, (max_weight, WEIGHT_SCALE), parameters.seed);
     spec.map_err(|error: IntegralSpecError| refused(error.to_string()))
 }

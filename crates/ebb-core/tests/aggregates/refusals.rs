@@ -97,7 +97,7 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
     }
     let mut unknown = question(KeyScope::Whole, None, Statistic::Sum);
     unknown.aggregate = "spent".into();
-    assert_eq!(ask(&counted, &unknown).unwrap_err().to_string(), "there is no aggregate \"spent\"; there is spend");
+    assert_eq!(ask(&counted, &unknown).unwrap_err().to_string(), "unknown aggregate \"spent\"; configured: spend");
 }
 
 #[test]

@@ -1,30 +1,35 @@
-//! An event as an aggregate sees it, and why it may be refused.
+//! An event in the units of an aggregate's sketches, or the reason why the aggregate refuses it.
 //!
-//! What is refused changes nothing of this aggregate but a count; the event keeps its verdict and the other views.
+//! A refused event changes nothing in the aggregate but a count. It keeps its verdict and is still part of other views.
 
-use super::spec::{AggregateSpec, Measure, Method};
+use super::method::{Measure, Method};
+use super::spec::AggregateSpec;
 use crate::event::Event;
 use ebb_sketch::aggregate::content::{Observation, Refused, TIME_MOST_MS, WeightLimits};
 use ebb_sketch::aggregate::robust::{Element, ElementError, ElementId};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::hash::Fingerprint;
 
-/// Why an event is not in an aggregate. Closed: it is a metric label.
+/// Why an aggregate refuses an event.
+///
+/// The set is closed, because [`Refusal::name`] is a metric label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Below 1, above the largest that the method takes, or no number.
+    /// The weight is below 1, above the maximum of the method, or not a number.
     Weight,
-    /// Negative, above `max`, or absent.
+    /// The value is negative, above `max`, or absent.
     Value,
-    /// Further from the epoch than any clock.
+    /// The time is out of range.
     Time,
-    /// Older than the horizon when it came.
+    /// The event was older than the horizon when it arrived.
     Late,
 }
 
 impl Refusal {
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Refusal; 4] = [Refusal::Weight, Refusal::Value, Refusal::Time, Refusal::Late];
 
+    /// The name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Refusal::Weight => "weight",
@@ -57,7 +62,7 @@ impl From<ElementError> for Refusal {
 
 /// One event in the units of the sketches.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Observed {
+pub(super) struct AggregateInput {
     pub id: ElementId,
     pub time_ms: i64,
     /// In steps.
@@ -66,19 +71,20 @@ pub(super) struct Observed {
     pub weight: f64,
 }
 
-impl Observed {
+impl AggregateInput {
+    /// Encoded size.
     pub const BYTES: usize = 16 + 8 + 8 + 16 + 8;
 
     pub fn observation(&self) -> Observation {
         Observation { time_ms: self.time_ms, value: self.value, label: self.label, weight: self.weight }
     }
 
-    /// With what is counted by value.
+    /// The element of a sampling sketch that keeps `value`.
     pub fn element(&self, value: u64) -> Element {
         Element { time_ms: self.time_ms, id: self.id, value, weight: self.weight as u32 }
     }
 
-    pub fn write(&self, writer: &mut Writer) {
+    pub fn encode(&self, writer: &mut Writer) {
         writer.u128(self.id.bits());
         writer.i64(self.time_ms);
         writer.u64(self.value);
@@ -86,59 +92,59 @@ impl Observed {
         writer.f64(self.weight);
     }
 
-    pub fn read(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let bits = reader.u128()?;
         let id = ElementId::from_bits(bits);
         if id.bits() != bits {
-            return Err(CodecError::invalid("id", "above 120 bits"));
+            return Err(CodecError::invalid("id", "has more than 120 bits"));
         }
         let (time_ms, value, label, weight) = (reader.i64()?, reader.u64()?, reader.u128()?, reader.f64()?);
         Ok(Self { id, time_ms, value, label, weight })
     }
 }
 
-/// When an event happened, which observation it is, and what its label hashes to.
+/// Time and identity of an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Occurrence {
     pub(crate) time_ms: i64,
     pub(crate) id: ElementId,
     /// The largest accepted event time.
     pub(crate) clock_ms: i64,
-    /// The event's key under the previous hash key, while keys are exchanged.
+    /// The event's key under the previous hash key, during a key rotation.
     pub(crate) previous_key: Option<Fingerprint>,
 }
 
 impl AggregateSpec {
-    /// What the aggregate takes of an event, whole or not at all.
-    pub(super) fn observe(&self, event: &Event, at: &Occurrence, label: u128) -> Result<Observed, Refusal> {
+    /// Converts an event, or refuses it.
+    pub(super) fn input(&self, event: &Event, at: &Occurrence, label: u128) -> Result<AggregateInput, Refusal> {
         let time_ms = at.time_ms;
         if !(-TIME_MOST_MS..=TIME_MOST_MS).contains(&time_ms) {
             return Err(Refusal::Time);
         }
-        let given = self.parameters();
-        if given.method.has_horizon() && at.clock_ms.abs_diff(time_ms) >= given.horizon_ms {
+        let parameters = self.parameters();
+        if parameters.method.has_horizon() && at.clock_ms.abs_diff(time_ms) >= parameters.horizon_ms {
             return Err(Refusal::Late);
         }
-        let measured = match given.of {
+        let measured = match parameters.of {
             Measure::Count => Some(1.0),
             Measure::Value => event.value,
             Measure::Weight => event.weight,
-            Measure::Number(place) => event.numbers.get(place).copied().flatten(),
+            Measure::Number(index) => event.numbers.get(index).copied().flatten(),
         };
-        let value = measured.and_then(|value| self.scale.kept(value)).ok_or(Refusal::Value)?;
-        let weight = if given.counts_by_weight() { self.weight(event.weight)? } else { 1.0 };
-        Ok(Observed { id: at.id, time_ms, value, label, weight })
+        let value = measured.and_then(|value| self.scale.steps(value)).ok_or(Refusal::Value)?;
+        let weight = if parameters.counts_by_weight() { self.weight(event.weight)? } else { 1.0 };
+        Ok(AggregateInput { id: at.id, time_ms, value, label, weight })
     }
 
     fn weight(&self, weight: Option<f64>) -> Result<f64, Refusal> {
         let weight = weight.unwrap_or(1.0);
-        let given = self.parameters();
-        let (weight, most) = match given.method {
-            Method::Robust | Method::Integral => (libm::round(weight), f64::from(given.whole_weight_most())),
+        let parameters = self.parameters();
+        let (weight, max) = match parameters.method {
+            Method::Robust | Method::Integral => (libm::round(weight), f64::from(parameters.max_integer_weight())),
             Method::Forward | Method::Division | Method::Cascade | Method::Levels => {
                 (weight, WeightLimits::default().most())
             }
         };
-        if (1.0..=most).contains(&weight) { Ok(weight) } else { Err(Refusal::Weight) }
+        if (1.0..=max).contains(&weight) { Ok(weight) } else { Err(Refusal::Weight) }
     }
 }
