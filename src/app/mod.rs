@@ -19,7 +19,7 @@ mod topics;
 mod waiting;
 
 pub use ask::{Problem, Remote, Request, show};
-pub use capacity::{Assumptions, Outlook, outlook};
+pub use capacity::{CapacityPlan, TrafficAssumptions, plan_capacity};
 pub use demo::{DemoOptions, demo};
 #[cfg(feature = "eval")]
 pub use eval::{EVAL_DECAYS, EvalFormat, EvalOptions, evaluate};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{Refused, Source};
-use crate::app::{self, Assumptions};
+use crate::app::{self, TrafficAssumptions};
 use crate::config::Config;
 use crate::kafka::properties;
 
@@ -62,12 +62,12 @@ impl Planning {
             Some(file) => Source { file: Some(file.clone()) }.load()?,
             None => self.wished()?,
         };
-        let outlook = app::outlook(&config, &self.assumptions())?;
-        Ok(if self.json { outlook.json() } else { outlook.table() })
+        let plan = app::plan_capacity(&config, &self.assumptions())?;
+        Ok(if self.json { plan.json() } else { plan.table() })
     }
 
-    fn assumptions(&self) -> Assumptions {
-        Assumptions {
+    fn assumptions(&self) -> TrafficAssumptions {
+        TrafficAssumptions {
             rate: self.rate,
             distinct: self.distinct,
             false_duplicate: self.false_duplicate,

@@ -1,16 +1,16 @@
-//! The outlook as people read it.
+//! The capacity plan as text tables.
 
 use comfy_table::{Table, presets};
 
-use super::{Choice, StreamOutlook};
+use super::{ExpectedPenalty, FilterForecast, StreamCapacity};
 use ebb_core::FilterSpec;
 use ebb_sketch::filter::timing::{Drive, Layout};
 use ebb_sketch::units::DurationMs;
 
-pub(super) fn stream(stream: &StreamOutlook) -> String {
+pub(super) fn stream(stream: &StreamCapacity) -> String {
     let assumed = &stream.assumed;
     let planned = &stream.dedup[0];
-    let rate = assumed.events_per_second.map(|rate| format!(", {} a second", short(rate))).unwrap_or_default();
+    let rate = assumed.events_per_second.map(|rate| format!(", {} per second", short(rate))).unwrap_or_default();
     let partitions = match stream.partitions {
         1 => String::new(),
         partitions => format!(", in each of {partitions} partitions"),
@@ -23,7 +23,7 @@ pub(super) fn stream(stream: &StreamOutlook) -> String {
         percent(assumed.distinct_share),
         planned.layout,
         views(stream),
-        choices(&stream.dedup),
+        forecasts(&stream.dedup),
         legend(stream),
     )
 }
@@ -34,36 +34,36 @@ fn plain(header: &[&str]) -> Table {
     table
 }
 
-fn views(stream: &StreamOutlook) -> String {
+fn views(stream: &StreamCapacity) -> String {
     let mut table = plain(&["view", "memory", ""]);
     for view in &stream.views {
         table.add_row([&view.name, &bytes(view.memory_bytes), &view.note]);
     }
     let (all, partitions) = (stream.memory_bytes, stream.partitions);
-    table.add_row(["together", &bytes(all), &format!("{} in {partitions} partitions", bytes(all * partitions))]);
+    table.add_row(["total", &bytes(all), &format!("{} in {partitions} partitions", bytes(all * partitions))]);
     format!("{table}\n")
 }
 
-fn choices(choices: &[Choice]) -> String {
+fn forecasts(forecasts: &[FilterForecast]) -> String {
     let mut table = plain(&[
         "dedup",
         "memory",
-        "bytes an item",
-        "new, called duplicate",
-        "penalty without",
+        "bytes per item",
+        "false duplicates",
+        "penalty without filter",
         "standard",
         "posterior",
     ]);
-    for choice in choices {
-        let penalty = |pick: fn(&super::Penalty) -> f64| match &choice.penalty {
+    for forecast in forecasts {
+        let penalty = |pick: fn(&ExpectedPenalty) -> f64| match &forecast.penalty {
             Some(penalty) => short(1e6 * pick(penalty)),
             None => "-".into(),
         };
         table.add_row([
-            choice.what.to_string(),
-            bytes(choice.memory_bytes),
-            short(choice.bytes_per_item),
-            percent(choice.false_duplicate_share),
+            forecast.what.to_string(),
+            bytes(forecast.memory_bytes),
+            short(forecast.bytes_per_item),
+            percent(forecast.false_duplicate_share),
             penalty(|penalty| penalty.without_filter),
             penalty(|penalty| penalty.standard),
             penalty(|penalty| penalty.posterior),
@@ -72,46 +72,53 @@ fn choices(choices: &[Choice]) -> String {
     format!("{table}\n")
 }
 
-fn legend(stream: &StreamOutlook) -> String {
+fn legend(stream: &StreamCapacity) -> String {
     let planned = &stream.dedup[0];
     let assumed = &stream.assumed;
     let mut lines = Vec::new();
     if planned.penalty.is_some() {
         lines.push(format!(
-            "Penalties are expected for a million events, at {} for a false duplicate and {} for a missed one.",
+            "Penalties are expected per million events, at {} per false duplicate and {} per missed duplicate.",
             assumed.false_duplicate_penalty, assumed.missed_duplicate_penalty
         ));
-        lines.push("The standard answer misses nothing; the posterior's penalty is forecast cautiously.".into());
+        lines.push(
+            "The standard answer misses no duplicates; the forecast for the posterior answer is conservative.".into(),
+        );
     }
     if let Some(missed) = planned.missed_share {
-        lines.push(format!("It forgets at random: {} of repeats are missed after a whole window.", percent(missed)));
+        lines.push(format!(
+            "This filter forgets at random: {} of repeats after a whole window are missed.",
+            percent(missed)
+        ));
     }
     if let Some(fill) = planned.fill {
-        lines.push(format!("In the steady state {} of the cells are live.", percent(fill)));
+        lines.push(format!("In the steady state {} of the cells are in use.", percent(fill)));
     }
     lines.join("\n") + "\n"
 }
 
-/// The filter in words.
+/// The layout of the filter as text.
 pub(super) fn layout(filter: &FilterSpec) -> String {
     match filter {
         FilterSpec::Timing { spec, .. } => {
-            let place = match spec.layout() {
-                Layout::Lines(_) => "in one 64-byte line",
-                Layout::Spread(_) => "anywhere",
+            let placement = match spec.layout() {
+                Layout::Lines(_) => "in one 64-byte cache line",
+                Layout::Spread(_) => "spread over the filter",
             };
             let block = match spec.drive() {
                 Drive::Time { tick_ms, .. } => DurationMs(tick_ms).to_string(),
                 Drive::Count { block, .. } => format!("{block} events"),
             };
             let (bits, cells, blocks) = (spec.timer_bits(), spec.cells_per_item(), spec.oldest_live_age());
-            format!("timing filter: {bits}-bit timers, {cells} cells an item {place}, {blocks} blocks of {block}")
+            format!("timing filter: {bits}-bit timers, {cells} cells per item {placement}, {blocks} blocks of {block}")
         }
         FilterSpec::Fading { spec, .. } => {
-            let (top, hashes) = (spec.top(), spec.places().hashes());
-            format!("filter that forgets at random: cells up to {top}, {hashes} cells an item")
+            let (top, hashes, decrements) = (spec.top(), spec.places().hashes(), spec.decrements());
+            format!(
+                "filter that forgets at random: counters up to {top}, {hashes} cells per item, {decrements} decrements per event"
+            )
         }
-        FilterSpec::Classic { hashes, .. } => format!("classic Bloom filter: {hashes} cells an item, never forgets"),
+        FilterSpec::Classic { hashes, .. } => format!("classic Bloom filter: {hashes} cells per item, never forgets"),
     }
 }
 
@@ -127,7 +134,7 @@ fn percent(share: f64) -> String {
     format!("{}%", short(100.0 * share))
 }
 
-/// Three digits that count.
+/// The number with three significant digits.
 fn short(number: f64) -> String {
     match number {
         0.0 => "0".into(),
@@ -142,8 +149,8 @@ fn short(number: f64) -> String {
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -156,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_three_digits_and_large_ones_are_grouped() {
+    fn numbers_have_three_significant_digits_and_large_ones_are_grouped() {
         let shown = [0.0, 4.2e-7, 0.0123, 1.5, 12.34, 999.6, 172_800_000.0].map(short);
         assert_eq!(shown, ["0", "4.2e-7", "0.012", "1.50", "12.3", "1,000", "172,800,000"]);
     }

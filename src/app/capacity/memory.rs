@@ -1,4 +1,4 @@
-//! What the views of a shard take in memory.
+//! The memory of the views of a shard.
 
 use std::sync::Arc;
 
@@ -10,31 +10,32 @@ use ebb_sketch::filter::places::Size;
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 
-/// Synthetic events that aggregates are measured with.
+/// Number of synthetic events with which the memory of an aggregate is measured.
 const EVENTS: u64 = 100_000;
-/// Keys and labels among them.
-const NAMES: u64 = 1000;
-/// One event a second: a window of the default horizon and more.
-const APART_MS: i64 = 7_000;
+/// Number of distinct keys and labels among the synthetic events.
+const DISTINCT_KEYS: u64 = 1000;
+/// Interval between synthetic events. Together they span more than the default horizon.
+const INTERVAL_MS: i64 = 7_000;
 
-/// One view and its memory, in one partition.
+/// The memory of one view in one partition.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct View {
+pub(super) struct ViewMemory {
     pub(super) name: String,
     pub(super) memory_bytes: u64,
     pub(super) note: String,
 }
 
-pub(super) fn views(plan: &Plan) -> Result<Vec<View>, ViewError> {
+pub(super) fn views(plan: &Plan) -> Result<Vec<ViewMemory>, ViewError> {
     let filter = filter_bytes(&plan.dedup.filter);
-    let isolated = plan.dedup.isolation.map_or(0, |own| u64::from(own.filters) * own.filter.memory_bytes());
-    let mut views = vec![View { name: "dedup".into(), memory_bytes: filter, note: "fixed".into() }];
+    let isolated =
+        plan.dedup.isolation.map_or(0, |isolation| u64::from(isolation.filters) * isolation.filter.memory_bytes());
+    let mut views = vec![ViewMemory { name: "dedup".into(), memory_bytes: filter, note: "fixed".into() }];
     if isolated > 0 {
-        views.push(View { name: "dedup, isolated keys".into(), memory_bytes: isolated, note: "at most".into() });
+        views.push(ViewMemory { name: "dedup, isolated keys".into(), memory_bytes: isolated, note: "maximum".into() });
     }
     if let Some(spec) = plan.frequency {
         let memory_bytes = Frequency::new(spec).memory_bytes();
-        views.push(View { name: "frequency".into(), memory_bytes, note: "fixed".into() });
+        views.push(ViewMemory { name: "frequency".into(), memory_bytes, note: "fixed".into() });
     }
     for spec in &plan.aggregates {
         views.push(aggregate(plan, spec)?);
@@ -53,8 +54,8 @@ pub(super) fn filter_bytes(filter: &FilterSpec) -> u64 {
     }
 }
 
-/// The aggregate alone, after synthetic events.
-fn aggregate(plan: &Plan, spec: &AggregateSpec) -> Result<View, ViewError> {
+/// Folds synthetic events into a shard that has only this aggregate.
+fn aggregate(plan: &Plan, spec: &AggregateSpec) -> Result<ViewMemory, ViewError> {
     let filter = FilterSpec::Classic { size: Size::Cells(1024), hashes: 1, share: None };
     let dedup = DedupSpec { filter, seen: Seen::Last, penalty: None, rules: KeyRules::new([]), isolation: None };
     let alone = Plan { dedup, frequency: None, aggregates: vec![spec.clone()], ..plan.clone() };
@@ -68,26 +69,27 @@ fn aggregate(plan: &Plan, spec: &AggregateSpec) -> Result<View, ViewError> {
     let memory_bytes = status.aggregates.iter().map(|aggregate| aggregate.memory_bytes).sum();
     let keys = status.aggregates.iter().find_map(|aggregate| aggregate.keys);
     let keys = keys.map(|keys| format!(" of {} keys", keys.keys)).unwrap_or_default();
-    let note = format!("measured after {EVENTS} synthetic events{keys}, in {}s", EVENTS as i64 * APART_MS / 1000);
-    Ok(View { name: format!("aggregate {}", spec.name()), memory_bytes, note })
+    let note =
+        format!("measured after {EVENTS} synthetic events{keys}, spanning {}s", EVENTS as i64 * INTERVAL_MS / 1000);
+    Ok(ViewMemory { name: format!("aggregate {}", spec.name()), memory_bytes, note })
 }
 
 fn synthetic(plan: &Plan, number: u64, random: &mut Random) -> Event {
-    let print = |number: u64| Fingerprint(u128::from(mix(number)) << 64 | u128::from(number));
+    let fingerprint = |number: u64| Fingerprint(u128::from(mix(number)) << 64 | u128::from(number));
     let mut amount = || Some(random.below(10_000) as f64 / 100.0 + 1.0);
     let numbers: Numbers = plan.reader.spec().numbers.iter().map(|_| amount()).collect();
     let value = amount();
     Event {
-        item: print(number),
-        key: Some(print(mix(number) % NAMES)),
-        time_ms: Some(number as i64 * APART_MS),
-        id: Some(print(number)),
+        item: fingerprint(number),
+        key: Some(fingerprint(mix(number) % DISTINCT_KEYS)),
+        time_ms: Some(number as i64 * INTERVAL_MS),
+        id: Some(fingerprint(number)),
         value,
         weight: Some(1.0),
         importance: None,
         numbers,
-        labels: plan.reader.spec().labels.iter().map(|_| format!("{}", mix(number) % NAMES).into()).collect(),
+        labels: plan.reader.spec().labels.iter().map(|_| format!("{}", mix(number) % DISTINCT_KEYS).into()).collect(),
         previous_key: None,
-        route: print(number),
+        route: fingerprint(number),
     }
 }

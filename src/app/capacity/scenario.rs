@@ -1,0 +1,180 @@
+//! A dedup view under assumed traffic, and variations of it.
+
+use anyhow::Context;
+
+use super::{DEFAULT_DISTINCT_SHARE, ExpectedPenalty, FilterForecast, ScenarioInputs, TrafficAssumptions};
+use super::{memory, plans, table};
+use crate::config::dedup::{CostConfig, DedupConfig, WindowConfig};
+use crate::config::stream::StreamConfig;
+use ebb_core::{FilterSpec, Penalties};
+use ebb_sketch::filter::forecast::{Forecast, Traffic};
+use ebb_sketch::filter::limiting::{Law, ValueShares};
+use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::units::{Bytes, DurationMs};
+
+/// The dedup view of a stream and the traffic in one of its partitions.
+#[derive(Clone)]
+pub(super) struct Scenario {
+    dedup: DedupConfig,
+    events_per_window: f64,
+    distinct_share: f64,
+    penalties: Penalties,
+}
+
+impl Scenario {
+    pub(super) fn new(stream: &StreamConfig, assumptions: &TrafficAssumptions) -> anyhow::Result<Self> {
+        let mut dedup = stream.dedup.clone();
+        if let Some(rate) = assumptions.rate {
+            dedup.rate = Some(rate / stream.partitions as f64);
+        }
+        let stated = match (dedup.window, dedup.rate) {
+            (WindowConfig::Events(events), _) => Some(events as f64),
+            (WindowConfig::Time(window), Some(rate)) => Some((rate * window.0 as f64 / 1e3).max(1.0)),
+            (WindowConfig::Time(_), None) => None,
+        };
+        let (events_per_window, distinct_share) = match (stated, dedup.items, assumptions.distinct) {
+            (Some(events), _, Some(distinct)) => (events, distinct),
+            (Some(events), Some(items), None) => (events, (items as f64 / events).min(1.0)),
+            (Some(events), None, None) => (events, DEFAULT_DISTINCT_SHARE),
+            (None, Some(items), distinct) => {
+                let distinct = distinct.unwrap_or(DEFAULT_DISTINCT_SHARE);
+                (items as f64 / distinct, distinct)
+            }
+            (None, None, _) => {
+                anyhow::bail!("dedup: neither rate nor items is configured; add --rate (events per second)")
+            }
+        };
+        Traffic::new(events_per_window, distinct_share)?;
+        if assumptions.distinct.is_some() || dedup.items.is_some() {
+            dedup.items = Some((events_per_window * distinct_share).ceil() as u64);
+        }
+        Ok(Self { penalties: penalties(&dedup, assumptions)?, dedup, events_per_window, distinct_share })
+    }
+
+    pub(super) fn dedup(&self) -> &DedupConfig {
+        &self.dedup
+    }
+
+    pub(super) fn inputs(&self) -> ScenarioInputs {
+        let events_per_second = match self.dedup.window {
+            WindowConfig::Time(window) => Some(self.events_per_window / (window.0 as f64 / 1e3)),
+            WindowConfig::Events(_) => None,
+        };
+        ScenarioInputs {
+            events_per_second,
+            events_per_window: self.events_per_window,
+            distinct_share: self.distinct_share,
+            false_duplicate_penalty: self.penalties.false_duplicate(),
+            missed_duplicate_penalty: self.penalties.missed_duplicate(),
+        }
+    }
+
+    /// The forecast of this scenario, then of its variations.
+    pub(super) fn forecasts(&self) -> anyhow::Result<Vec<FilterForecast>> {
+        let planned = self.forecast("as planned")?;
+        let doubled_memory = self.with_memory(2 * planned.memory_bytes).forecast("twice the memory")?;
+        let mut forecasts = vec![planned, doubled_memory];
+        if matches!(self.dedup.window, WindowConfig::Time(_)) {
+            forecasts.push(self.with_doubled_rate().forecast("twice the rate")?);
+        }
+        forecasts.push(self.with_doubled_window().forecast("twice the window")?);
+        Ok(forecasts)
+    }
+
+    fn with_memory(&self, bytes: u64) -> Self {
+        let mut scenario = self.clone();
+        (scenario.dedup.memory, scenario.dedup.error) = (Some(Bytes(bytes)), None);
+        scenario
+    }
+
+    fn with_doubled_rate(&self) -> Self {
+        let mut scenario = self.clone();
+        scenario.events_per_window *= 2.0;
+        scenario.dedup.rate = scenario.dedup.rate.map(|rate| rate * 2.0);
+        scenario.dedup.items = scenario.dedup.items.map(|items| items * 2);
+        scenario
+    }
+
+    fn with_doubled_window(&self) -> Self {
+        let mut scenario = self.clone();
+        scenario.events_per_window *= 2.0;
+        scenario.dedup.items = scenario.dedup.items.map(|items| items * 2);
+        scenario.dedup.lateness = scenario.dedup.lateness.map(|lateness| DurationMs(lateness.0 * 2));
+        scenario.dedup.window = match scenario.dedup.window {
+            WindowConfig::Time(window) => WindowConfig::Time(DurationMs(window.0 * 2)),
+            WindowConfig::Events(events) => WindowConfig::Events(events * 2),
+        };
+        scenario
+    }
+
+    fn forecast(&self, what: &'static str) -> anyhow::Result<FilterForecast> {
+        let filter = plans::filter_spec(&self.dedup).with_context(|| what.to_string())?;
+        let memory_bytes = memory::filter_bytes(&filter);
+        let window = match self.dedup.window {
+            WindowConfig::Time(window) => window.to_string(),
+            WindowConfig::Events(events) => format!("{events} events"),
+        };
+        let mut forecast = FilterForecast {
+            what,
+            window,
+            events_per_window: self.events_per_window,
+            memory_bytes,
+            bytes_per_item: memory_bytes as f64 / (self.events_per_window * self.distinct_share),
+            layout: table::layout(&filter),
+            false_duplicate_share: 0.0,
+            missed_share: None,
+            fill: None,
+            penalty: None,
+        };
+        self.predict_errors(&filter, &mut forecast)?;
+        Ok(forecast)
+    }
+
+    fn predict_errors(&self, filter: &FilterSpec, forecast: &mut FilterForecast) -> anyhow::Result<()> {
+        match filter {
+            FilterSpec::Timing { spec, .. } => self.predict_timing_errors(spec, forecast)?,
+            FilterSpec::Fading { spec, .. } => {
+                let law = Law::of(spec, &ValueShares::even(spec.top())).context("the filter has no steady state")?;
+                forecast.false_duplicate_share = law.false_duplicate();
+                forecast.missed_share = Some(law.missed_overall(self.events_per_window as u64));
+                forecast.fill = Some(1.0 - law.zero_share());
+            }
+            FilterSpec::Classic { hashes, .. } => {
+                let (cells, hashes) = (8.0 * forecast.memory_bytes as f64, f64::from(*hashes));
+                let fill = -libm::expm1(-hashes * self.events_per_window * self.distinct_share / cells);
+                forecast.false_duplicate_share = libm::pow(fill, hashes);
+                forecast.fill = Some(fill);
+            }
+        }
+        Ok(())
+    }
+
+    fn predict_timing_errors(&self, spec: &TimingSpec, forecast: &mut FilterForecast) -> anyhow::Result<()> {
+        let traffic = Traffic::new(self.events_per_window, self.distinct_share)?;
+        let timing = Forecast::new(spec, &traffic, self.dedup.seen);
+        let standard = timing.standard(&self.penalties);
+        forecast.false_duplicate_share = standard.false_duplicates / (1.0 - timing.repeats).max(f64::MIN_POSITIVE);
+        forecast.fill = Some(timing.fill);
+        forecast.penalty = Some(ExpectedPenalty {
+            without_filter: timing.forgetful(&self.penalties).penalty,
+            standard: standard.penalty,
+            posterior: timing.posterior(&self.penalties).penalty,
+        });
+        Ok(())
+    }
+}
+
+/// Costs that are event fields vary from event to event. For them, and where no cost is configured, 1 is assumed.
+fn penalties(dedup: &DedupConfig, assumptions: &TrafficAssumptions) -> anyhow::Result<Penalties> {
+    let constant = |cost: &CostConfig| match cost {
+        CostConfig::Constant(cost) => Some(*cost),
+        CostConfig::Field(_) => None,
+    };
+    let configured = dedup.penalty.as_ref();
+    let false_duplicate = configured.and_then(|penalty| constant(&penalty.false_duplicate));
+    let missed_duplicate = configured.and_then(|penalty| constant(&penalty.missed_duplicate));
+    Ok(Penalties::new(
+        assumptions.false_duplicate.or(false_duplicate).unwrap_or(1.0),
+        assumptions.missed_duplicate.or(missed_duplicate).unwrap_or(1.0),
+    )?)
+}
