@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::app::{self, DemoOptions, ProduceOptions, ReferenceForm};
+use crate::app::{self, DemoOptions, ProduceOptions, ReferenceFormat};
 use crate::config::{Config, ConfigErrors, environment};
 use crate::kafka::properties;
 
@@ -126,9 +126,9 @@ impl Catalog {
     /// What `ebb metrics` prints.
     pub fn text(&self) -> String {
         app::metrics_reference(match (self.markdown, self.json) {
-            (true, _) => ReferenceForm::Markdown,
-            (_, true) => ReferenceForm::Json,
-            _ => ReferenceForm::Table,
+            (true, _) => ReferenceFormat::Markdown,
+            (_, true) => ReferenceFormat::Json,
+            _ => ReferenceFormat::Table,
         })
     }
 }

@@ -1,12 +1,14 @@
-//! The embedded service with a synthetic click stream to look at.
+//! `ebb demo`: the embedded service with a synthetic click stream.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::{Service, block_on, stop_signal};
+use super::clock::unix_time_ms;
+use super::service::Service;
+use super::{block_on, stop_signal};
 use crate::config::Config;
 use crate::kafka::properties;
 use crate::telemetry;
@@ -14,23 +16,23 @@ use crate::workers::{Readiness, Stream};
 use ebb_core::{Reason, Verdict, VerdictCounts};
 use ebb_traffic::{Click, Traffic, TrafficOptions};
 
-/// What the demonstration may be told.
+/// Options of `ebb demo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DemoOptions {
-    /// Where it listens.
+    /// The address of the HTTP server.
     pub listen: SocketAddr,
-    /// Synthetic clicks a second.
+    /// Synthetic clicks per second.
     pub rate: u32,
-    /// Where state is kept.
+    /// The directory of the store.
     pub data_dir: PathBuf,
 }
 
-/// What the demonstration runs: what one would write for real clicks.
+/// The configuration of the demo, as it would be for real clicks.
 pub const CONFIGURATION: &str = include_str!("demo.yaml");
 const STREAM: &str = "clicks";
-/// How often arrived clicks are handed over.
-const TURN: Duration = Duration::from_millis(20);
-/// Damaged on purpose, so that rejections can be seen.
+/// Interval between batches of clicks.
+const BATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// Share of damaged clicks, so that the demo shows rejected events.
 const MALFORMED_SHARE: f64 = 0.001;
 
 /// Runs the embedded service with a synthetic click stream until SIGTERM or Ctrl-C.
@@ -49,42 +51,38 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<()> {
         let feeding = tokio::spawn(async move {
             match streams.settled().await {
                 Readiness::Ready => {}
-                other => anyhow::bail!("the shards are not ready: {other:?}"),
+                other => anyhow::bail!("the shards did not become ready: {other:?}"),
             }
-            let stream = streams.get(STREAM).context("the demonstration has a stream of clicks")?;
+            let stream = streams.get(STREAM).context("the demo has no stream of clicks")?;
             println!(
                 "\n  service   http://{address}\n  metrics   http://{address}/metrics\n  readiness http://{address}/readyz\n"
             );
             feed(stream, rate, address).await
         });
-        let fed = async {
+        let stop_feeding = async {
             stop.await;
             feeding.abort();
         };
-        service.run(fed).await?;
-        println!("stopped; the last checkpoint is stored");
+        service.run(stop_feeding).await?;
+        println!("stopped, the last checkpoint is stored");
         Ok(())
     })
 }
 
-fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-}
-
-/// Hands clicks over as they arrive, and tells once a second what became of them.
+/// Submits clicks as they become due, and prints the counts once per second.
 async fn feed(stream: &Stream, rate: u32, address: SocketAddr) -> anyhow::Result<()> {
     let options = TrafficOptions {
-        start_ms: now_ms(),
+        start_ms: unix_time_ms(),
         rate_per_second: f64::from(rate),
         malformed_share: MALFORMED_SHARE,
         ..TrafficOptions::default()
     };
-    let mut clicks = Traffic::new(now_ms() as u64, options)?.peekable();
-    let (mut counts, mut told, mut shown) = (VerdictCounts::default(), Instant::now(), false);
-    let mut turns = tokio::time::interval(TURN);
+    let mut clicks = Traffic::new(unix_time_ms() as u64, options)?.peekable();
+    let (mut counts, mut printed_at, mut is_example_printed) = (VerdictCounts::default(), Instant::now(), false);
+    let mut ticks = tokio::time::interval(BATCH_INTERVAL);
     loop {
-        turns.tick().await;
-        let now = now_ms();
+        ticks.tick().await;
+        let now = unix_time_ms();
         let mut submissions = Vec::new();
         while let Some(Click { json, .. }) = clicks.next_if(|click| click.at_ms <= now) {
             match stream.submission(json) {
@@ -99,19 +97,19 @@ async fn feed(stream: &Stream, rate: u32, address: SocketAddr) -> anyhow::Result
         for recorded in stream.record(submissions).await? {
             counts.add(recorded.outcome.verdict);
         }
-        if let Some(example) = example.filter(|_| !shown) {
-            println!("ask whether this click was seen within the last day:\n");
+        if let Some(example) = example.filter(|_| !is_example_printed) {
+            println!("was this click seen within the last day?\n");
             println!("  curl -s http://{address}/v1/streams/{STREAM}/decide --json '{{\"event\":{example}}}'\n");
-            shown = true;
+            is_example_printed = true;
         }
-        if told.elapsed() >= Duration::from_secs(1) {
-            told = Instant::now();
-            tell(&counts, stream).await;
+        if printed_at.elapsed() >= Duration::from_secs(1) {
+            printed_at = Instant::now();
+            print_counts(&counts, stream).await;
         }
     }
 }
 
-async fn tell(counts: &VerdictCounts, stream: &Stream) {
+async fn print_counts(counts: &VerdictCounts, stream: &Stream) {
     let rejected: u64 = Reason::ALL.into_iter().map(|reason| counts.rejected(reason)).sum();
     let Ok(shards) = stream.status().await else { return };
     let mean = |figure: fn(&crate::workers::PartitionStatus) -> f64| {

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use anyhow::Context;
 
-use super::secret;
+use super::file_permissions;
 use crate::config::Config;
 use crate::http::{Listener, ServerTls, TlsFiles, Tokens};
 use crate::metrics::Metrics;
@@ -56,14 +56,14 @@ fn duplicate(listener: &TcpListener) -> std::io::Result<tokio::net::TcpListener>
 /// An unusable file is an error at startup: the service must not run without the configured authentication.
 fn tokens(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Tokens>> {
     let Some(file) = &config.http.tokens_file else { return Ok(None) };
-    secret::warn_when_open_to_others(file);
+    file_permissions::warn_if_world_readable(file);
     let failures = metrics.http_reload_failures.with_label_values(&["tokens"]);
     Ok(Some(Tokens::load(file, failures).context("http.tokens_file")?))
 }
 
 fn tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<ServerTls>> {
     let Some(tls) = &config.http.tls else { return Ok(None) };
-    secret::warn_when_open_to_others(&tls.key);
+    file_permissions::warn_if_world_readable(&tls.key);
     let files =
         TlsFiles { certificate: tls.certificate.clone(), key: tls.key.clone(), client_ca: tls.client_ca.clone() };
     let failures = metrics.http_reload_failures.with_label_values(&["tls"]);

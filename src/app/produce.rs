@@ -1,33 +1,34 @@
-//! The synthetic click stream as a producer like any other: what `make run-kafka` puts before the service.
+//! `ebb produce`: writes a synthetic click stream to a topic.
 
 use std::ffi::CString;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use super::clock::unix_time_ms;
 use crate::kafka::{Admin, Output, Producer, Remedy, Settings, TopicCreation, TopicRequirement};
 use ebb_traffic::{Traffic, TrafficOptions};
 
-/// What the producer may be told.
+/// Options of `ebb produce`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProduceOptions {
     pub brokers: String,
-    /// Made when it is missing.
+    /// Created if it does not exist.
     pub topic: String,
     pub partitions: u32,
-    /// Clicks a second; without it as many as the brokers take.
+    /// Clicks per second; without it as many as the brokers accept.
     pub rate: Option<u32>,
-    /// How many clicks in all; without it until it is told to stop.
+    /// Total number of clicks; without it until the process is stopped.
     pub count: Option<u64>,
     pub seed: u64,
-    /// Share of payloads that are damaged.
+    /// Share of damaged payloads.
     pub malformed: f64,
 }
 
-const MOST_BYTES: usize = 1_000_000;
-/// The rate of time in the stream when it is not the wall clock's.
+const MAX_MESSAGE_BYTES: usize = 1_000_000;
+/// Clicks per second of event time if the rate is not limited.
 const UNPACED_RATE: f64 = 10_000.0;
-const TURN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Produces until the count is reached, or for ever.
+/// Produces until the count is reached, or until the process is stopped.
 pub fn produce(options: &ProduceOptions) -> anyhow::Result<()> {
     let settings = Settings {
         brokers: options.brokers.clone(),
@@ -36,25 +37,25 @@ pub fn produce(options: &ProduceOptions) -> anyhow::Result<()> {
         properties: [("linger.ms".to_owned(), "20".to_owned())].into(),
     };
     let creation = TopicCreation { partitions: options.partitions, replication: 1, is_compacted: false };
-    let wanted = [TopicRequirement { name: options.topic.clone(), creation: Some(creation) }];
+    let requirements = [TopicRequirement { name: options.topic.clone(), creation: Some(creation) }];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let topics = runtime.block_on(require(&settings, &wanted))?;
+    let topics = runtime.block_on(require_topics(&settings, &requirements))?;
     let partitions = topics[&options.topic].partitions;
     let topic = CString::new(options.topic.as_str())?;
-    let mut producer = Producer::idempotent(&settings, MOST_BYTES)?;
+    let mut producer = Producer::idempotent(&settings, MAX_MESSAGE_BYTES)?;
     let traffic = TrafficOptions {
-        start_ms: now_ms(),
+        start_ms: unix_time_ms(),
         rate_per_second: options.rate.map_or(UNPACED_RATE, f64::from),
         malformed_share: options.malformed,
         ..TrafficOptions::default()
     };
-    let (begun, mut sent) = (Instant::now(), 0u64);
+    let (started, mut sent) = (Instant::now(), 0u64);
     for click in Traffic::new(options.seed, traffic)?.take(options.count.unwrap_or(u64::MAX) as usize) {
-        while options.rate.is_some() && click.at_ms > now_ms() {
+        while options.rate.is_some() && click.at_ms > unix_time_ms() {
             producer.poll();
-            std::thread::sleep(TURN);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        // One item, one partition: its memory is there.
+        // All events with an item must be in the same partition.
         let partition = (click.truth.item % u128::from(partitions)) as i32;
         let key = click.truth.item.to_be_bytes();
         producer.send(&Output {
@@ -73,27 +74,23 @@ pub fn produce(options: &ProduceOptions) -> anyhow::Result<()> {
         }
     }
     producer.flush()?;
-    println!("produced {sent} clicks to {} in {:.1} s", options.topic, begun.elapsed().as_secs_f64());
+    println!("produced {sent} clicks to {} in {:.1} s", options.topic, started.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// A broker that was just started needs a moment.
-async fn require(
+/// Retries for a minute: a broker that was just started is not available at once.
+async fn require_topics(
     settings: &Settings,
-    wanted: &[TopicRequirement],
+    requirements: &[TopicRequirement],
 ) -> anyhow::Result<std::collections::BTreeMap<String, crate::kafka::TopicDescription>> {
     let admin = Admin::new(settings)?;
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        match admin.require(wanted).await {
-            Err(fault) if fault.remedy == Remedy::Retry && begun.elapsed() < Duration::from_secs(60) => {
+        match admin.require(requirements).await {
+            Err(fault) if fault.remedy == Remedy::Retry && started.elapsed() < Duration::from_secs(60) => {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
             result => return Ok(result?),
         }
     }
-}
-
-fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

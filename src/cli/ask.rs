@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use crate::app::{Remote, Request, show};
+use crate::app::{ApiClient, ApiRequest, render};
 
 /// What one batch may have.
 const BATCH: usize = 10_000;
@@ -124,20 +124,20 @@ pub struct Aggregate {
 impl Asking {
     /// Asks, and prints each answer as it comes.
     pub fn run(self) -> anyhow::Result<()> {
-        let service = Remote::new(&self.url, self.token_file.as_deref(), self.ca_file.as_deref())?;
+        let service = ApiClient::new(&self.url, self.token_file.as_deref(), self.ca_file.as_deref())?;
         let print = |answer: &Value| {
-            super::print(&if self.json { format!("{answer}\n") } else { show(answer) }).context("printing the answer")
+            super::print(&if self.json { format!("{answer}\n") } else { render(answer) }).context("printing the answer")
         };
         match self.question {
             Question::Decide(decide) if decide.events.is_empty() => {
                 let mut lines = stdin().lock().lines().enumerate().peekable();
                 while lines.peek().is_some() {
                     let batch = lines.by_ref().take(BATCH).map(|(number, line)| event(&line?, number + 1));
-                    print(&service.ask(&decide.request("events", batch.collect::<anyhow::Result<Value>>()?))?)?;
+                    print(&service.send(&decide.request("events", batch.collect::<anyhow::Result<Value>>()?))?)?;
                 }
                 Ok(())
             }
-            question => print(&service.ask(&question.request()?)?),
+            question => print(&service.send(&question.request()?)?),
         }
     }
 }
@@ -150,12 +150,12 @@ fn events(texts: &[String]) -> anyhow::Result<Value> {
     texts.iter().enumerate().map(|(index, text)| event(text, index + 1)).collect()
 }
 
-fn get(path: &[&str]) -> Request {
-    Request { path: path.iter().map(ToString::to_string).collect(), query: Vec::new(), body: None }
+fn get(path: &[&str]) -> ApiRequest {
+    ApiRequest { path: path.iter().map(ToString::to_string).collect(), query: Vec::new(), body: None }
 }
 
 impl Question {
-    fn request(&self) -> anyhow::Result<Request> {
+    fn request(&self) -> anyhow::Result<ApiRequest> {
         Ok(match self {
             Self::Status { stream: None } => get(&["v1", "streams"]),
             Self::Status { stream: Some(stream) } => get(&["v1", "streams", stream]),
@@ -165,17 +165,17 @@ impl Question {
             },
             Self::Frequency { stream, items } => {
                 let body = Some(json!({ "items": events(items)? }));
-                Request { body, ..get(&["v1", "streams", stream, "frequency"]) }
+                ApiRequest { body, ..get(&["v1", "streams", stream, "frequency"]) }
             }
             Self::Aggregate(aggregate) => aggregate.request(),
-            Self::Checkpoint => Request { body: Some(json!({})), ..get(&["v1", "checkpoint"]) },
+            Self::Checkpoint => ApiRequest { body: Some(json!({})), ..get(&["v1", "checkpoint"]) },
             Self::Ready => get(&["readyz"]),
         })
     }
 }
 
 impl Decide {
-    fn request(&self, name: &str, events: Value) -> Request {
+    fn request(&self, name: &str, events: Value) -> ApiRequest {
         let mut body = Map::from_iter([(name.to_string(), events)]);
         let mut set = |key: &str, value: Option<Value>| {
             value.into_iter().for_each(|value| drop(body.insert(key.into(), value)));
@@ -189,12 +189,12 @@ impl Decide {
         if let (Some(false_duplicate), Some(missed)) = (self.false_duplicate, self.missed_duplicate) {
             set("penalty", Some(json!({"false_duplicate": false_duplicate, "missed_duplicate": missed})));
         }
-        Request { body: Some(body.into()), ..get(&["v1", "streams", &self.stream, "decide"]) }
+        ApiRequest { body: Some(body.into()), ..get(&["v1", "streams", &self.stream, "decide"]) }
     }
 }
 
 impl Aggregate {
-    fn request(&self) -> Request {
+    fn request(&self) -> ApiRequest {
         let statistic = match self.statistic {
             Statistic::Sum => "sum",
             Statistic::Count => "count",
@@ -213,6 +213,6 @@ impl Aggregate {
             ("at_least", self.at_least.clone()),
         ];
         let query = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        Request { query, ..get(&["v1", "streams", &self.stream, "aggregates", &self.aggregate, statistic]) }
+        ApiRequest { query, ..get(&["v1", "streams", &self.stream, "aggregates", &self.aggregate, statistic]) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ebb::app::{ReferenceForm, configuration_markdown, metrics_reference};
+use ebb::app::{ReferenceFormat, configuration_markdown, metrics_reference};
 
 fn assert_current(file: &str, now: &str, command: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(file);
@@ -17,5 +17,5 @@ fn the_reference_of_the_configuration_is_current() {
 
 #[test]
 fn the_reference_of_the_metrics_is_current() {
-    assert_current("metrics.md", &metrics_reference(ReferenceForm::Markdown), "ebb metrics --markdown");
+    assert_current("metrics.md", &metrics_reference(ReferenceFormat::Markdown), "ebb metrics --markdown");
 }

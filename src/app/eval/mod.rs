@@ -1,12 +1,11 @@
 //! `ebb eval`: evaluates a file of events with the streams of a configuration.
 //!
-//! With the service's hash key the figures are those of the service, to the last one.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! With the hash key of a service, the decisions are exactly those of that service.
 
 use anyhow::Context;
 
-use super::{plans, secret};
+use super::clock::unix_time_ms;
+use super::{hash_keys, plans};
 use crate::config::dedup::WindowConfig;
 use crate::config::stream::StreamConfig;
 use crate::config::{Config, ConfigEnum};
@@ -16,7 +15,7 @@ use ebb_sketch::hash::HashKey;
 
 pub use ebb_eval::{DECAYS as EVAL_DECAYS, Format as EvalFormat};
 
-/// What `ebb eval` was asked for.
+/// Options of `ebb eval`.
 #[derive(Debug, Clone)]
 pub struct EvalOptions {
     pub file: std::path::PathBuf,
@@ -37,7 +36,7 @@ pub fn evaluate(config: &Config, options: &EvalOptions) -> anyhow::Result<Report
         decays: options.decays.clone(),
         every: options.every,
         record_bytes_max: config.limits.record.0 as usize,
-        now_ms: now_ms(),
+        now_ms: unix_time_ms(),
     };
     ebb_eval::evaluate(streams(config, &options.streams)?, &offline)
 }
@@ -52,7 +51,7 @@ fn streams(config: &Config, names: &[String]) -> anyhow::Result<Vec<EvalStream>>
     let stream = |(name, stream): (&String, &StreamConfig)| {
         anyhow::ensure!(
             stream.event.time.is_some(),
-            "streams.{name}.event.time: is missing, and lines of a file have no time of their own; name the field"
+            "streams.{name}.event.time: is required by ebb eval, because lines of a file have no timestamp; set the field"
         );
         let plan = plans::plan(stream, &config.limits, &key).with_context(|| format!("streams.{name}"))?;
         let labels = Labels {
@@ -68,16 +67,12 @@ fn streams(config: &Config, names: &[String]) -> anyhow::Result<Vec<EvalStream>>
     chosen.map(stream).collect()
 }
 
-/// The service's own key if it exists, so that the figures are the service's; otherwise a constant one.
+/// The key of the service if its file exists, otherwise a constant key.
 fn hash_key(config: &Config) -> anyhow::Result<HashKey> {
     match config.hash_key_file.exists() {
-        true => secret::load_or_create(&config.hash_key_file),
+        true => hash_keys::load_or_create(&config.hash_key_file),
         false => Ok(HashKey::new(*b"a key for trials")),
     }
-}
-
-fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

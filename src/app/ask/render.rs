@@ -1,19 +1,19 @@
-//! Any JSON for people: what stands alone as two columns, lists of objects as tables.
+//! Renders JSON for a terminal: single values in two columns, lists of objects as tables.
 
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
-/// A list of wider objects is shown one object below the other.
-const MOST_COLUMNS: usize = 8;
+/// Objects with more fields are rendered one below the other.
+const MAX_COLUMNS: usize = 8;
 
-/// The answer as lines of text.
-pub fn show(value: &Value) -> String {
-    let mut alone = Vec::new();
+/// The value as lines of text.
+pub fn render(value: &Value) -> String {
+    let mut fields = Vec::new();
     let mut lists = Vec::new();
-    gather(value, String::new(), &mut alone, &mut lists);
+    flatten(value, String::new(), &mut fields, &mut lists);
     let mut parts = Vec::new();
-    if !alone.is_empty() {
-        parts.push(pairs(&alone));
+    if !fields.is_empty() {
+        parts.push(pairs(&fields));
     }
     parts.extend(lists.iter().map(|(name, rows)| list(name, rows)));
     parts.join("\n")
@@ -39,30 +39,30 @@ fn pairs(row: &Row) -> String {
     trimmed(&table)
 }
 
-/// Objects are walked into; lists of objects are put aside.
-fn gather(value: &Value, name: String, alone: &mut Row, lists: &mut Vec<(String, Vec<Row>)>) {
+/// Flattens objects into fields with paths, and collects lists of objects separately.
+fn flatten(value: &Value, name: String, fields: &mut Row, lists: &mut Vec<(String, Vec<Row>)>) {
     let below = |key: &str| if name.is_empty() { key.to_string() } else { format!("{name}.{key}") };
     match value {
         Value::Object(entries) => {
-            entries.iter().for_each(|(key, value)| gather(value, below(key), alone, lists));
+            entries.iter().for_each(|(key, value)| flatten(value, below(key), fields, lists));
         }
         Value::Array(values) if values.iter().any(Value::is_object) => {
             let rows = values.iter().map(|value| {
                 let (mut row, mut nested) = (Row::new(), Vec::new());
-                gather(value, String::new(), &mut row, &mut nested);
+                flatten(value, String::new(), &mut row, &mut nested);
                 row.extend(nested.into_iter().map(|(name, rows)| (name, format!("{} rows", rows.len()))));
                 row
             });
             lists.push((name, rows.collect()));
         }
         Value::Array(values) => {
-            alone.push((name, values.iter().map(text).collect::<Vec<_>>().join(", ")));
+            fields.push((name, values.iter().map(text).collect::<Vec<_>>().join(", ")));
         }
-        value => alone.push((name, text(value))),
+        value => fields.push((name, text(value))),
     }
 }
 
-/// Columns in the order in which they are first met.
+/// A table whose columns are in the order of their first occurrence.
 fn list(name: &str, rows: &[Row]) -> String {
     let mut columns: Vec<&str> = Vec::new();
     for (column, _) in rows.iter().flatten() {
@@ -70,7 +70,7 @@ fn list(name: &str, rows: &[Row]) -> String {
             columns.push(column);
         }
     }
-    if columns.len() > MOST_COLUMNS {
+    if columns.len() > MAX_COLUMNS {
         let blocks = rows.iter().enumerate().map(|(index, row)| format!("{name} {index}\n{}", pairs(row)));
         return blocks.collect::<Vec<_>>().join("\n");
     }
@@ -95,13 +95,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nested_values_get_paths_and_lists_of_objects_become_tables() {
+    fn nested_values_have_paths_and_lists_of_objects_are_tables() {
         let answer = serde_json::json!({
             "verdict": "duplicate", "posterior": {"seen": 0.9, "unseen": 0.1}, "phi": [0.5, 0.9],
             "as_of": [{"partition": 0, "next": 7}, {"partition": 1, "next": 9, "time_ms": 5}],
         });
-        let shown = show(&answer);
-        let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        let text = render(&answer);
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         for line in [
             &["verdict", "duplicate"][..],
             &["posterior.seen", "0.9"],
@@ -110,19 +110,19 @@ mod tests {
             &["next", "partition", "time_ms"],
             &["9", "1", "5"],
         ] {
-            assert!(words.iter().any(|words| words == line), "{line:?}:\n{shown}");
+            assert!(words.iter().any(|words| words == line), "{line:?}:\n{text}");
         }
     }
 
     #[test]
-    fn a_list_of_wide_objects_is_shown_one_below_the_other() {
+    fn wide_objects_are_rendered_one_below_the_other() {
         let wide: serde_json::Map<String, Value> = (0..9).map(|at| (format!("field{at}"), at.into())).collect();
-        let shown = show(&serde_json::json!({ "shards": [wide] }));
-        assert!(shown.starts_with("shards 0\nfield0  0\nfield1  1\n"), "{shown}");
+        let text = render(&serde_json::json!({ "shards": [wide] }));
+        assert!(text.starts_with("shards 0\nfield0  0\nfield1  1\n"), "{text}");
     }
 
     #[test]
-    fn a_plain_text_stays_what_it_is() {
-        assert_eq!(show(&Value::String("ready".into())).trim(), "ready");
+    fn plain_text_is_unchanged() {
+        assert_eq!(render(&Value::String("ready".into())).trim(), "ready");
     }
 }

@@ -1,4 +1,4 @@
-//! The plain values of the configuration to workers that follow topics.
+//! Starts the workers of the Kafka service: checks and creates topics, then joins the consumer group.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::waiting::Waiting;
+use super::startup_probes::StartupProbes;
+use super::storage::{PartitionCount, compare_partitions, partitions_text};
 use crate::config::Config;
 use crate::config::kafka::{KafkaConfig, StartOffset};
 use crate::config::stream::{DeliveryConfig, StreamConfig};
@@ -18,32 +19,32 @@ use crate::workers::{
 };
 use ebb_core::Plan;
 
-/// How long brokers are left alone that did not let us in.
-const PAUSE: Duration = Duration::from_millis(500);
-/// What a batch needs beside its only record.
-const BATCH_HEAD_BYTES: usize = 128;
-/// What librdkafka takes as a limit.
-const LIMIT_BYTES: std::ops::RangeInclusive<usize> = 1_000..=1_000_000_000;
-/// Names this instance in the store, where the configuration does not.
-const INSTANCE_FACT: &str = "kafka-instance";
+/// Delay before the brokers are asked again.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Size of a record batch beside its only record.
+const BATCH_HEADER_BYTES: usize = 128;
+/// The range of librdkafka's `message.max.bytes`.
+const MESSAGE_BYTES: std::ops::RangeInclusive<usize> = 1_000..=1_000_000_000;
+/// The name in the store of the instance's generated name.
+const INSTANCE_NAME: &str = "kafka-instance";
 
-/// Looks at the topics, makes those that may be made, and joins the group.
-pub(super) async fn follow(
+/// Checks the topics, creates missing ones if that is configured, and starts the workers, which join the group.
+pub(super) async fn start_workers(
     config: &Config,
     kafka: &KafkaConfig,
     plans: &BTreeMap<String, Arc<Plan>>,
     options: &WorkersOptions,
-    waiting: &Waiting,
+    probes: &StartupProbes,
 ) -> anyhow::Result<(Workers, BTreeMap<String, Placed>)> {
     let settings = settings(kafka);
     settings.check()?;
     let admin = Admin::new(&settings)?;
-    let sources = patiently(&admin, &sources(config), waiting).await?;
+    let sources = require_topics(&admin, &sources(config), probes).await?;
     for (name, stream) in &config.streams {
-        keep_partitions(&options.store, name, sources[&stream.topic].partitions)?;
+        check_partitions(&options.store, name, sources[&stream.topic].partitions)?;
     }
-    let outputs = patiently(&admin, &outputs(config, kafka, &sources), waiting).await?;
-    let most_bytes = outputs.values().map(|topic| topic.max_record_bytes).min().unwrap_or(1 << 20);
+    let outputs = require_topics(&admin, &outputs(config, kafka, &sources), probes).await?;
+    let max_record_bytes = outputs.values().map(|topic| topic.max_record_bytes).min().unwrap_or(1 << 20);
     let mut streams = BTreeMap::new();
     for (name, stream) in &config.streams {
         let partitions = sources[&stream.topic].partitions;
@@ -51,7 +52,7 @@ pub(super) async fn follow(
         streams.insert(name.clone(), Arc::new(spec.with_context(|| format!("streams.{name}"))?));
     }
     let kafka_options = KafkaOptions {
-        instance: instance(kafka, &options.store)?,
+        instance: instance_name(kafka, &options.store)?,
         settings,
         commit_every: Duration::from_millis(kafka.commit_every.0),
         beginning: match kafka.start {
@@ -59,18 +60,20 @@ pub(super) async fn follow(
             StartOffset::Earliest => Beginning::Earliest,
             StartOffset::Latest => Beginning::Latest,
         },
-        snapshots: snapshots(&admin, kafka, &sources, waiting).await?,
-        most_bytes: most_bytes.saturating_sub(BATCH_HEAD_BYTES).clamp(*LIMIT_BYTES.start(), *LIMIT_BYTES.end()),
+        snapshots: snapshot_topic(&admin, kafka, &sources, probes).await?,
+        most_bytes: max_record_bytes
+            .saturating_sub(BATCH_HEADER_BYTES)
+            .clamp(*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end()),
     };
     Ok(Workers::follow(options, kafka_options, &streams, config.workers as usize)?)
 }
 
-/// As wide as the widest source: one partition for each number.
-async fn snapshots(
+/// The snapshot topic has one partition per partition number, so as many as the source topic with the most.
+async fn snapshot_topic(
     admin: &Admin,
     kafka: &KafkaConfig,
     sources: &BTreeMap<String, TopicDescription>,
-    waiting: &Waiting,
+    probes: &StartupProbes,
 ) -> anyhow::Result<Option<SnapshotTopic>> {
     let Some(snapshots) = &kafka.snapshots else { return Ok(None) };
     let creation = kafka.create_topics.as_ref().map(|create| TopicCreation {
@@ -79,7 +82,7 @@ async fn snapshots(
         is_compacted: true,
     });
     let name = snapshots.topic.clone();
-    let topics = patiently(admin, &[TopicRequirement { name: name.clone(), creation }], waiting).await?;
+    let topics = require_topics(admin, &[TopicRequirement { name: name.clone(), creation }], probes).await?;
     let partitions = topics[&name].partitions;
     Ok(Some(SnapshotTopic { name, partitions, every: Duration::from_millis(snapshots.every.0) }))
 }
@@ -103,7 +106,7 @@ fn outputs(
     kafka: &KafkaConfig,
     sources: &BTreeMap<String, TopicDescription>,
 ) -> Vec<TopicRequirement> {
-    let mut wanted = Vec::new();
+    let mut requirements = Vec::new();
     for stream in config.streams.values() {
         let creation = kafka.create_topics.as_ref().map(|create| TopicCreation {
             partitions: sources[&stream.topic].partitions,
@@ -111,22 +114,23 @@ fn outputs(
             is_compacted: false,
         });
         let topics = stream.output.iter().flat_map(|output| output.topics());
-        wanted.extend(topics.map(|(_, topic)| TopicRequirement { name: topic.to_owned(), creation: creation.clone() }));
+        requirements
+            .extend(topics.map(|(_, topic)| TopicRequirement { name: topic.to_owned(), creation: creation.clone() }));
     }
-    wanted
+    requirements
 }
 
-/// Brokers may start later than we do, and let us in later: probes say meanwhile what is waited for.
-async fn patiently(
+/// Retries until the brokers answer and grant access. Meanwhile probes report why the service is not ready.
+async fn require_topics(
     admin: &Admin,
-    wanted: &[TopicRequirement],
-    waiting: &Waiting,
+    requirements: &[TopicRequirement],
+    probes: &StartupProbes,
 ) -> anyhow::Result<BTreeMap<String, TopicDescription>> {
     loop {
-        match admin.require(wanted).await {
+        match admin.require(requirements).await {
             Err(fault) if fault.remedy == Remedy::Retry => {
-                waiting.note(fault.to_string());
-                tokio::time::sleep(PAUSE).await;
+                probes.set_reason(fault.to_string());
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             result => return Ok(result?),
         }
@@ -162,34 +166,28 @@ fn stream_spec(
     Ok(StreamSpec { plan, topic: stream.topic.as_str().into(), partitions, delivery, outputs })
 }
 
-/// The name under which this instance's producers are known: configured, or drawn once.
-fn instance(kafka: &KafkaConfig, store: &Store) -> anyhow::Result<String> {
+/// The name in the transactional ids of this instance: configured, or generated once and kept in the store.
+fn instance_name(kafka: &KafkaConfig, store: &Store) -> anyhow::Result<String> {
     if let Some(instance) = &kafka.instance {
         return Ok(instance.clone());
     }
-    if let Some(name) = store.get_metadata(INSTANCE_FACT)?.and_then(|name| String::from_utf8(name).ok()) {
+    if let Some(name) = store.get_metadata(INSTANCE_NAME)?.and_then(|name| String::from_utf8(name).ok()) {
         return Ok(name);
     }
-    let mut drawn = [0; 8];
-    getrandom::fill(&mut drawn).map_err(|error| anyhow::anyhow!("drawing a name for this instance: {error}"))?;
-    let name = format!("{:016x}", u64::from_be_bytes(drawn));
-    store.put_metadata(INSTANCE_FACT, name.as_bytes())?;
+    let mut random = [0; 8];
+    getrandom::fill(&mut random)
+        .map_err(|error| anyhow::anyhow!("cannot generate a name for this instance: {error}"))?;
+    let name = format!("{:016x}", u64::from_be_bytes(random));
+    store.put_metadata(INSTANCE_NAME, name.as_bytes())?;
     Ok(name)
 }
 
-/// Whoever writes to a topic chooses the partition by the number of partitions: with another number, items are not where
-/// they were remembered.
-fn keep_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Result<()> {
-    let fact = format!("topic-partitions/{stream}");
-    match store.get_metadata(&fact)? {
-        None => store.put_metadata(&fact, &partitions.to_be_bytes())?,
-        Some(kept) => anyhow::ensure!(
-            kept == partitions.to_be_bytes(),
-            "streams.{stream}.topic: has {partitions} partitions, but the state in data_dir was made with {}; partitions \
-             were added, and items may now be found in others than before: begin with a new group and an empty data_dir",
-            <[u8; 4]>::try_from(kept.as_slice())
-                .map_or_else(|_| "another number".into(), |n| u32::from_be_bytes(n).to_string())
+fn check_partitions(store: &Store, stream: &str, partitions: u32) -> anyhow::Result<()> {
+    match compare_partitions(store, &format!("topic-partitions/{stream}"), partitions)? {
+        PartitionCount::Unchanged => Ok(()),
+        PartitionCount::Changed(recorded) => anyhow::bail!(
+            "streams.{stream}.topic: has {partitions} partitions, but the state in data_dir has {}; partitions were added, so              that items may be in other partitions than before: start with a new group and an empty data_dir",
+            partitions_text(recorded)
         ),
     }
-    Ok(())
 }

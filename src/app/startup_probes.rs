@@ -1,5 +1,5 @@
-//! What is answered while the brokers do not let this instance in: alive, not ready, and why. It is asked where the service
-//! will be, and ends when the service takes over.
+//! Answers probes while the brokers are not reachable yet: alive, not ready, and why. It uses the listeners of the service
+//! and ends when the service takes over.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::workers::{Expectation, Streams};
 
-/// Ends when it is dropped.
-pub(super) struct Waiting {
+/// The servers that answer probes during start-up. They end when this is dropped.
+pub(super) struct StartupProbes {
     expectation: Expectation,
     _end: watch::Sender<()>,
 }
 
-impl Waiting {
-    pub(super) fn begin(
+impl StartupProbes {
+    pub(super) fn serve(
         listeners: &Listeners,
         store: Arc<Store>,
         metrics: &Metrics,
@@ -30,7 +30,7 @@ impl Waiting {
         let until_end = || {
             let mut ended = ended.clone();
             async move {
-                // Nothing is ever sent: the sender goes.
+                // Nothing is ever sent: this resolves when the sender is dropped.
                 let _ = ended.changed().await;
             }
         };
@@ -42,10 +42,10 @@ impl Waiting {
         Ok(Self { expectation, _end: end })
     }
 
-    /// Tells whoever asks what is waited for; logs it when it is news.
-    pub(super) fn note(&self, why: String) {
-        if self.expectation.note(why.clone()) {
-            tracing::warn!(why, "waiting for the brokers");
+    /// Sets the reason why the service is not ready, and logs it if it changed.
+    pub(super) fn set_reason(&self, reason: String) {
+        if self.expectation.note(reason.clone()) {
+            tracing::warn!(reason, "the brokers are not available, retrying");
         }
     }
 }
