@@ -1,6 +1,8 @@
-//! The smallest honest stream processor: it proves that stage, proxy and checker can tell right from wrong before the
-//! service is trusted with them. Folds with the same shards, restores by replaying the whole log, one thread, one
-//! producer. It can be told to be careless in the ways that the checker must notice.
+//! The smallest correct stream processor. It proves that testbed, proxy and checker distinguish right from wrong before
+//! they judge the service.
+//!
+//! It folds with the same shards, restores by replaying the whole log, and has one thread and one producer. It can be
+//! given a flaw that the checker must find.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,78 +16,76 @@ use rdkafka::message::{BorrowedMessage, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::stage::{GROUP, INPUT, Stage, output};
+use crate::testbed::{GROUP, INPUT, TestBed, output_topic};
 
-const CALL: Duration = Duration::from_secs(30);
-const CLIENT: &str = "copier";
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// A longer commit was sent more than once.
+const SLOW_COMMIT: Duration = Duration::from_millis(500);
+pub const CLIENT_ID: &str = "copier";
 
-/// How it goes wrong.
+/// Whether the copier is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Care {
-    Honest,
-    /// Goes on with a producer whose commit was in doubt.
-    KeepsDoubtfulProducer,
-    /// Reads what is committed before it fences its predecessor.
-    ReadsBeforeFencing,
-    /// Writes outputs outside of any transaction.
-    NoTransaction,
+pub enum CopierKind {
+    Correct,
+    /// Keeps using a producer after a slow commit, although a repeated commit request may still be in flight.
+    ReusesUncertainProducer,
 }
 
-/// One life of a copier: ends when dropped, as suddenly as a killed process, but for its connections.
+/// One run of the copier. Dropping it leaves its transaction open, as a kill would.
 pub struct Copier {
     consumer: BaseConsumer,
     producer: BaseProducer,
     shards: BTreeMap<i32, Shard>,
     next: BTreeMap<i32, i64>,
+    /// The committed offsets at the start: records before them are replayed without output.
     emit_from: BTreeMap<i32, i64>,
-    care: Care,
+    kind: CopierKind,
     partitions: i32,
-    in_transaction: bool,
+    has_open_transaction: bool,
     pub slow_commits: u64,
 }
 
 impl Copier {
-    /// Fences, reads what is committed, and will replay everything before it.
-    pub fn start(stage: &Stage, plan: &Arc<Plan>, care: Care) -> Result<Self, KafkaError> {
-        let consumer: BaseConsumer = config(stage)
+    /// Fences its predecessor, reads the committed offsets and starts to replay the log.
+    pub fn start(testbed: &TestBed, plan: &Arc<Plan>, kind: CopierKind) -> Result<Self, KafkaError> {
+        let consumer: BaseConsumer = client_config(testbed)
             .set("group.id", GROUP)
             .set("enable.auto.commit", "false")
             .set("isolation.level", "read_committed")
             .create()?;
-        let partitions = stage.partitions as i32;
-        let early = (care == Care::ReadsBeforeFencing).then(|| committed(&consumer, partitions)).transpose()?;
-        let producer = fence(stage, care)?;
-        let committed = early.map_or_else(|| committed(&consumer, partitions), Ok)?;
+        let partitions = testbed.partitions as i32;
+        let producer = fenced_producer(testbed)?;
+        let emit_from = committed_offsets(&consumer, partitions)?;
         let mut list = TopicPartitionList::new();
         for partition in 0..partitions {
             list.add_partition_offset(INPUT, partition, Offset::Beginning)?;
         }
         consumer.assign(&list)?;
-        let shard = |partition: i32| (partition, Shard::new(plan.clone(), partition as u32).expect("a shard"));
+        let shard = |partition: i32| (partition, Shard::new(plan.clone(), partition as u32).expect("create a shard"));
         Ok(Self {
             consumer,
             producer,
             shards: (0..partitions).map(shard).collect(),
             next: (0..partitions).map(|partition| (partition, 0)).collect(),
-            emit_from: committed,
-            care,
+            emit_from,
+            kind,
             partitions,
-            in_transaction: false,
+            has_open_transaction: false,
             slow_commits: 0,
         })
     }
 
-    /// Folds and emits for this long, then commits. An error means that this life is over.
-    pub fn work(&mut self, span: Duration) -> Result<(), KafkaError> {
+    /// Folds and emits for `span`, then commits. After an error the copier must be replaced.
+    pub fn run(&mut self, span: Duration) -> Result<(), KafkaError> {
         self.emit_for(span)?;
         self.commit()
     }
 
-    /// Folds and emits for this long, and leaves the transaction open.
+    /// Folds and emits for `span`, and leaves the transaction open.
     pub fn emit_for(&mut self, span: Duration) -> Result<(), KafkaError> {
-        if !self.in_transaction && self.care != Care::NoTransaction {
+        if !self.has_open_transaction {
             self.producer.begin_transaction()?;
-            self.in_transaction = true;
+            self.has_open_transaction = true;
         }
         let begun = Instant::now();
         while begun.elapsed() < span {
@@ -103,61 +103,51 @@ impl Copier {
                 emit(&self.producer, &message, &outcome)?;
             }
         }
-        while self.producer.in_flight_count() > 0 && begun.elapsed() < span + CALL {
+        while self.producer.in_flight_count() > 0 && begun.elapsed() < span + CALL_TIMEOUT {
             self.producer.poll(Duration::from_millis(1));
         }
         Ok(())
     }
 
-    /// Commits outputs and offsets.
-    pub fn commit(&mut self) -> Result<(), KafkaError> {
+    /// Commits outputs and offsets in one transaction.
+    fn commit(&mut self) -> Result<(), KafkaError> {
         let mut list = TopicPartitionList::new();
         for partition in 0..self.partitions {
             let next = self.next[&partition].max(self.emit_from[&partition]);
             list.add_partition_offset(INPUT, partition, Offset::Offset(next))?;
         }
-        if self.care == Care::NoTransaction {
-            return self.consumer.commit(&list, rdkafka::consumer::CommitMode::Sync);
-        }
-        let metadata = self.consumer.group_metadata().expect("a group");
-        self.producer.send_offsets_to_transaction(&list, &metadata, CALL)?;
+        let metadata = self.consumer.group_metadata().expect("group metadata");
+        self.producer.send_offsets_to_transaction(&list, &metadata, CALL_TIMEOUT)?;
         let begun = Instant::now();
-        self.producer.commit_transaction(CALL)?;
-        self.in_transaction = false;
-        if begun.elapsed() > Duration::from_millis(500) {
-            self.slow_commits += 1;
-        }
+        self.producer.commit_transaction(CALL_TIMEOUT)?;
+        self.has_open_transaction = false;
+        self.slow_commits += u64::from(begun.elapsed() > SLOW_COMMIT);
         Ok(())
     }
 
-    /// Whether a commit took so long that a request of it may still be on its way.
-    pub fn is_in_doubt(&self) -> bool {
-        self.slow_commits > 0 && self.care != Care::KeepsDoubtfulProducer
+    /// Whether this copier must be replaced because a commit request may still be in flight.
+    pub fn is_uncertain(&self) -> bool {
+        self.slow_commits > 0 && self.kind == CopierKind::Correct
     }
 
-    /// Whether everything in the log is folded.
+    /// Whether all records before `ends` are folded.
     pub fn has_read(&self, ends: &[i64]) -> bool {
         ends.iter().enumerate().all(|(partition, end)| self.next[&(partition as i32)] >= *end)
     }
 }
 
-fn fence(stage: &Stage, care: Care) -> Result<BaseProducer, KafkaError> {
-    let mut config = config(stage);
-    config.set("enable.idempotence", "true");
-    if care != Care::NoTransaction {
-        config.set("transactional.id", "copier").set("transaction.timeout.ms", "20000");
-    }
+fn fenced_producer(testbed: &TestBed) -> Result<BaseProducer, KafkaError> {
+    let mut config = client_config(testbed);
+    config.set("enable.idempotence", "true").set("transactional.id", "copier").set("transaction.timeout.ms", "20000");
     let producer: BaseProducer = config.create()?;
-    if care != Care::NoTransaction {
-        producer.init_transactions(CALL)?;
-    }
+    producer.init_transactions(CALL_TIMEOUT)?;
     Ok(producer)
 }
 
-fn committed(consumer: &BaseConsumer, partitions: i32) -> Result<BTreeMap<i32, i64>, KafkaError> {
+fn committed_offsets(consumer: &BaseConsumer, partitions: i32) -> Result<BTreeMap<i32, i64>, KafkaError> {
     let mut list = TopicPartitionList::new();
     list.add_partition_range(INPUT, 0, partitions - 1);
-    let found = consumer.committed_offsets(list, CALL)?;
+    let found = consumer.committed_offsets(list, CALL_TIMEOUT)?;
     let offset = |offset: Offset| offset.to_raw().filter(|raw| *raw >= 0).unwrap_or(0);
     Ok(found.elements().iter().map(|element| (element.partition(), offset(element.offset()))).collect())
 }
@@ -172,7 +162,7 @@ fn emit(producer: &BaseProducer, message: &BorrowedMessage<'_>, outcome: &Outcom
     if let Verdict::Rejected(reason) = outcome.verdict {
         headers = headers.insert(Header { key: "ebb-reason", value: Some(reason.name()) });
     }
-    let topic = output(verdict);
+    let topic = output_topic(verdict);
     let mut record = BaseRecord::to(&topic)
         .partition(partition)
         .headers(headers)
@@ -182,22 +172,24 @@ fn emit(producer: &BaseProducer, message: &BorrowedMessage<'_>, outcome: &Outcom
     loop {
         match producer.send(record) {
             Ok(()) => return Ok(()),
-            Err((error, back)) if error.rdkafka_error_code() == Some(rdkafka::types::RDKafkaErrorCode::QueueFull) => {
+            Err((error, returned))
+                if error.rdkafka_error_code() == Some(rdkafka::types::RDKafkaErrorCode::QueueFull) =>
+            {
                 producer.poll(Duration::from_millis(5));
-                record = back;
+                record = returned;
             }
             Err((error, _)) => return Err(error),
         }
     }
 }
 
-fn config(stage: &Stage) -> ClientConfig {
+fn client_config(testbed: &TestBed) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
-        .set("bootstrap.servers", stage.brokers())
-        .set("client.id", CLIENT)
+        .set("bootstrap.servers", testbed.brokers())
+        .set("client.id", CLIENT_ID)
         .set("log_level", "0")
-        // A request that gets no answer is given up, and repeated, after this long.
+        // Requests are repeated after this time.
         .set("socket.timeout.ms", "1000")
         .set("reconnect.backoff.ms", "20")
         .set("reconnect.backoff.max.ms", "200");

@@ -1,5 +1,5 @@
-//! The clicks of a scenario, as a real producer writes them: one in a hundred damaged, items always in the same
-//! partition, record times those of the clicks' arrival.
+//! Feeds a scenario with clicks from a real producer: 1 % malformed, each item in one partition, record timestamps equal
+//! to the clicks' arrival times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 
-use crate::stage::{INPUT, Stage};
+use crate::testbed::{INPUT, TestBed};
 
-/// Event time begins this long ago, so that no record claims a future that the broker refuses.
-const BEGAN_AGO: Duration = Duration::from_secs(6 * 3600);
+/// Event time starts this long ago, so that the broker accepts all timestamps even if event time runs fast.
+const START_AGE: Duration = Duration::from_secs(6 * 3600);
 
-/// How much is fed, and how fast.
+/// Amount and rate of the records.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedSpec {
     pub seed: u64,
-    /// At least so many; more while the scenario goes on.
+    /// The minimum; a paced feed continues while the scenario runs.
     pub records: u64,
-    /// `None`: as fast as the broker takes them.
+    /// `None`: as fast as the broker accepts them.
     pub per_second: Option<u64>,
-    /// Clicks a second of event time.
+    /// Clicks per second of event time.
     pub event_rate: f64,
 }
 
@@ -36,45 +36,40 @@ impl FeedSpec {
     }
 }
 
-/// A producer at work. Stops when dropped.
+/// A producer thread. Stops when dropped.
 pub struct Feed {
     sent: Arc<AtomicU64>,
-    wish: Arc<AtomicU8>,
+    mode: Arc<AtomicU8>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long a feed goes on.
-const FOR_EVER: u8 = 0;
-const UNTIL_ENOUGH: u8 = 1;
-const NO_LONGER: u8 = 2;
+/// When the feed stops.
+const NEVER: u8 = 0;
+const AFTER_MINIMUM: u8 = 1;
+const AT_ONCE: u8 = 2;
 
 impl Feed {
-    pub fn start(stage: &Stage, spec: FeedSpec) -> Self {
-        let (sent, wish) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU8::new(FOR_EVER)));
-        let producer = producer(&stage.cluster.brokers());
-        let partitions = stage.partitions as u64;
-        let (told, heard) = (sent.clone(), wish.clone());
+    pub fn start(testbed: &TestBed, spec: FeedSpec) -> Self {
+        let (sent, mode) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU8::new(NEVER)));
+        let producer = producer(&testbed.cluster.brokers());
+        let partitions = testbed.partitions as u64;
+        let (thread_sent, thread_mode) = (sent.clone(), mode.clone());
         let thread = thread::Builder::new().name("feed".into());
-        let thread = thread.spawn(move || feed(&producer, spec, partitions, &told, &heard)).expect("a thread");
-        Self { sent, wish, thread: Some(thread) }
+        let thread = thread.spawn(move || feed(&producer, spec, partitions, &thread_sent, &thread_mode));
+        Self { sent, mode, thread: Some(thread.expect("start a thread")) }
     }
 
-    /// How many were handed to the producer so far.
-    pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    /// Feeds no more than the least; waits until everything is in the log; returns how many.
+    /// Stops after the minimum, waits until all records are written and returns their number.
     pub fn finish(mut self) -> u64 {
-        self.wish.store(UNTIL_ENOUGH, Ordering::Relaxed);
-        self.thread.take().expect("a feed is finished once").join().expect("the feed");
-        self.sent()
+        self.mode.store(AFTER_MINIMUM, Ordering::Relaxed);
+        self.thread.take().expect("a running feed").join().expect("the feed succeeds");
+        self.sent.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.wish.store(NO_LONGER, Ordering::Relaxed);
+        self.mode.store(AT_ONCE, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -90,7 +85,7 @@ fn producer(brokers: &str) -> ThreadedProducer<DefaultProducerContext> {
         .set("reconnect.backoff.max.ms", "500")
         .set("log_level", "0")
         .create()
-        .expect("a producer")
+        .expect("create a producer")
 }
 
 fn feed(
@@ -98,22 +93,22 @@ fn feed(
     spec: FeedSpec,
     partitions: u64,
     sent: &AtomicU64,
-    wish: &AtomicU8,
+    mode: &AtomicU8,
 ) {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as i64;
     let options = TrafficOptions {
-        start_ms: now_ms - BEGAN_AGO.as_millis() as i64,
+        start_ms: now_ms - START_AGE.as_millis() as i64,
         rate_per_second: spec.event_rate,
         malformed_share: 0.01,
         people: 200_000,
         ..TrafficOptions::default()
     };
-    let (clicks, begun) = (Traffic::new(spec.seed, options).expect("options within bounds"), Instant::now());
+    let (clicks, begun) = (Traffic::new(spec.seed, options).expect("valid options"), Instant::now());
     for (number, click) in (0u64..).zip(clicks) {
-        match wish.load(Ordering::Relaxed) {
-            // Whoever gave up may have ended the broker: nothing is waited for.
-            NO_LONGER => return,
-            UNTIL_ENOUGH if number >= spec.records => break,
+        match mode.load(Ordering::Relaxed) {
+            // The broker may be gone already: do not flush.
+            AT_ONCE => return,
+            AFTER_MINIMUM if number >= spec.records => break,
             _ => {}
         }
         if let Some(rate) = spec.per_second.filter(|_| number.is_multiple_of(64)) {
@@ -123,12 +118,12 @@ fn feed(
         send(producer, &click, number, partitions);
         sent.fetch_add(1, Ordering::Relaxed);
     }
-    producer.flush(Duration::from_secs(600)).expect("all clicks are in the log");
+    producer.flush(Duration::from_secs(600)).expect("write all clicks");
 }
 
 fn send(producer: &ThreadedProducer<DefaultProducerContext>, click: &Click, number: u64, partitions: u64) {
     let key = click.truth.id.to_be_bytes();
-    // Every seventh record has headers of its own, so that keeping them can be checked.
+    // Every seventh record has headers, to check that they are preserved.
     let headers = number.is_multiple_of(7).then(|| {
         let trace = number.to_string();
         OwnedHeaders::new()
@@ -144,9 +139,9 @@ fn send(producer: &ThreadedProducer<DefaultProducerContext>, click: &Click, numb
     if let Some(headers) = headers {
         record = record.headers(headers);
     }
-    while let Err((error, back)) = producer.send(record) {
+    while let Err((error, returned)) = producer.send(record) {
         assert!(matches!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)), "feeding: {error}");
         thread::sleep(Duration::from_millis(5));
-        record = back;
+        record = returned;
     }
 }

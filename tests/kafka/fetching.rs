@@ -1,4 +1,4 @@
-//! What fetching tells, on brokers that only pretend: these can be told to fail.
+//! The consumer on librdkafka's mock cluster, which can return errors on demand.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,88 +10,93 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const TURN: Duration = Duration::from_millis(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 fn produce(brokers: &str, count: u64) {
-    let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", brokers).create().expect("a producer");
+    let producer: BaseProducer =
+        ClientConfig::new().set("bootstrap.servers", brokers).create().expect("create a producer");
     for _ in 0..count {
-        producer.send(BaseRecord::<(), str>::to("clicks").partition(0).payload("{}")).expect("room in the queue");
+        producer.send(BaseRecord::<(), str>::to("clicks").partition(0).payload("{}")).expect("queue a record");
     }
-    producer.flush(PATIENCE).expect("written");
+    producer.flush(TIMEOUT).expect("write all records");
 }
 
-/// Polls until something was made of an event or of what was fetched.
-fn until<T>(consumer: &mut Consumer, part: &TopicPartition, mut see: impl FnMut(&Event, &[Taken]) -> Option<T>) -> T {
+/// Polls until the condition holds for an event or for what was fetched.
+fn poll_until(
+    consumer: &mut Consumer,
+    partition: &TopicPartition,
+    mut condition: impl FnMut(&Event, &[Taken]) -> bool,
+) {
     let begun = Instant::now();
     loop {
-        let event = consumer.poll(TURN);
-        if let Some(seen) = see(&event, &consumer.take(part)) {
-            return seen;
+        let event = consumer.poll(POLL_INTERVAL);
+        if condition(&event, &consumer.take(partition)) {
+            return;
         }
-        assert!(begun.elapsed() < PATIENCE, "nothing after {PATIENCE:?}");
+        assert!(begun.elapsed() < TIMEOUT, "the condition did not hold within {TIMEOUT:?}");
     }
 }
 
-/// Takes so many records.
-fn take(consumer: &mut Consumer, part: &TopicPartition, count: usize) {
-    let mut taken = 0;
-    until(consumer, part, |_, all| {
-        taken += all.iter().map(|one| if let Taken::Records(records) = one { records.len() } else { 0 }).sum::<usize>();
-        (taken >= count).then_some(())
+fn wait_for_records(consumer: &mut Consumer, partition: &TopicPartition, count: usize) {
+    let mut received = 0;
+    poll_until(consumer, partition, |_, fetched| {
+        let records = |one: &Taken| if let Taken::Records(records) = one { records.len() } else { 0 };
+        received += fetched.iter().map(records).sum::<usize>();
+        received >= count
     });
 }
 
 #[test]
-fn an_error_of_fetching_is_no_record_that_was_read() {
-    let cluster = MockCluster::new(1).expect("a pretended cluster");
-    cluster.create_topic("clicks", 1, 1).expect("a topic");
+fn fetch_error_does_not_advance_the_position() {
+    let cluster = MockCluster::new(1).expect("create a mock cluster");
+    cluster.create_topic("clicks", 1, 1).expect("create a topic");
     let brokers = cluster.bootstrap_servers();
     produce(&brokers, 3);
     let settings =
         Settings { brokers: brokers.clone(), group: "g".into(), instance: None, properties: BTreeMap::new() };
-    let part = TopicPartition { topic: "clicks".into(), partition: 0 };
-    let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
-    until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
-    consumer.assign(&[(part.clone(), Some(NextOffset(0)))]).expect("assigned");
-    take(&mut consumer, &part, 3);
-    assert_eq!(consumer.positions(), [(part.clone(), NextOffset(3))]);
+    let partition = TopicPartition { topic: "clicks".into(), partition: 0 };
+    let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("subscribe");
+    poll_until(&mut consumer, &partition, |event, _| matches!(event, Event::Assign(_)));
+    consumer.assign(&[(partition.clone(), Some(NextOffset(0)))]).expect("assign the partition");
+    wait_for_records(&mut consumer, &partition, 3);
+    assert_eq!(consumer.positions(), [(partition.clone(), NextOffset(3))]);
     cluster.request_errors(RDKafkaApiKey::Fetch, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN]);
-    until(&mut consumer, &part, |_, all| all.iter().any(|one| matches!(one, Taken::Trouble(_))).then_some(()));
-    let told = consumer.positions();
-    assert!(told.is_empty(), "the log ends at 3, and {told:?} are positions in it");
+    poll_until(&mut consumer, &partition, |_, fetched| fetched.iter().any(|one| matches!(one, Taken::Trouble(_))));
+    let positions = consumer.positions();
+    assert!(positions.is_empty(), "positions after a fetch error: {positions:?}");
     produce(&brokers, 1);
-    take(&mut consumer, &part, 1);
-    assert_eq!(consumer.positions(), [(part, NextOffset(4))]);
+    wait_for_records(&mut consumer, &partition, 1);
+    assert_eq!(consumer.positions(), [(partition, NextOffset(4))]);
     consumer.close();
 }
 
-/// A member that has a name of its own may join anew without a word of librdkafka's that it lost anything.
+/// librdkafka lets a static member rejoin with a new member id without reporting that it lost its partitions.
 #[test]
-fn a_member_anew_is_told_so_before_it_is_asked_anything() {
-    let cluster = MockCluster::new(1).expect("a pretended cluster");
-    cluster.create_topic("clicks", 1, 1).expect("a topic");
+fn member_id_change_is_reported_before_the_next_assignment() {
+    let cluster = MockCluster::new(1).expect("create a mock cluster");
+    cluster.create_topic("clicks", 1, 1).expect("create a topic");
     let brokers = cluster.bootstrap_servers();
     let properties = BTreeMap::from([("heartbeat.interval.ms".to_owned(), "100".to_owned())]);
     let settings = Settings { brokers, group: "g".into(), instance: Some("one".into()), properties };
-    let part = TopicPartition { topic: "clicks".into(), partition: 0 };
-    let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
-    until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
-    consumer.assign(&[(part.clone(), Some(NextOffset(0)))]).expect("assigned");
+    let partition = TopicPartition { topic: "clicks".into(), partition: 0 };
+    let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("subscribe");
+    poll_until(&mut consumer, &partition, |event, _| matches!(event, Event::Assign(_)));
+    consumer.assign(&[(partition.clone(), Some(NextOffset(0)))]).expect("assign the partition");
     let group = consumer.group();
-    until(&mut consumer, &part, |_, _| group.is_settled().then_some(()));
+    poll_until(&mut consumer, &partition, |_, _| group.is_settled());
     cluster.request_errors(RDKafkaApiKey::JoinGroup, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID]);
     cluster.request_errors(RDKafkaApiKey::Heartbeat, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
     let mut was_settled = true;
-    until(&mut consumer, &part, |event, _| {
-        assert!(!matches!(event, Event::Assign(_) | Event::Revoke(_)), "{event:?} before it is told");
+    poll_until(&mut consumer, &partition, |event, _| {
+        assert!(!matches!(event, Event::Assign(_) | Event::Revoke(_)), "{event:?} before the member id change");
         was_settled = group.is_settled();
-        matches!(event, Event::MemberIdChanged).then_some(())
+        matches!(event, Event::MemberIdChanged)
     });
-    assert!(!was_settled, "what another may have had could be committed");
-    until(&mut consumer, &part, |event, _| matches!(event, Event::Assign(_)).then_some(()));
-    consumer.assign(&[]).expect("answered");
-    until(&mut consumer, &part, |_, _| group.is_settled().then_some(()));
+    assert!(!was_settled, "offsets of partitions that another member may own could be committed");
+    poll_until(&mut consumer, &partition, |event, _| matches!(event, Event::Assign(_)));
+    consumer.assign(&[]).expect("accept the assignment");
+    poll_until(&mut consumer, &partition, |_, _| group.is_settled());
     drop(group);
     consumer.close();
 }

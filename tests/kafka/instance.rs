@@ -1,4 +1,4 @@
-//! The real binary: started, killed, frozen, told to stop, and asked.
+//! An instance of the real binary with its own configuration, data directory and log.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,18 +10,17 @@ use std::time::Duration;
 
 use crate::broker::free_ports;
 use crate::broker::process::{Process, tail};
-use crate::stage::Stage;
+use crate::testbed::TestBed;
 
-const TAIL_LINES: usize = 30;
-const TERMINATED: i32 = 15;
+const LOG_TAIL_LINES: usize = 30;
+const SIGTERM: i32 = 15;
 
-/// What is played with: the binary of this build, or a copy that `EBB_BINARY` names, so that a long run outlives the next
-/// build.
+/// The binary of this build, or the one that `EBB_BINARY` names, so that a long run survives the next build.
 fn binary() -> OsString {
     env::var_os("EBB_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_ebb").into())
 }
 
-/// One instance of the service, running or not, with its own data and log.
+/// An instance of the service, running or not.
 #[derive(Debug)]
 pub struct Instance {
     pub name: String,
@@ -30,26 +29,35 @@ pub struct Instance {
     log: PathBuf,
     pub data: PathBuf,
     process: Option<Process>,
-    /// What its log held when it was last started.
-    log_bytes: u64,
+    /// The length of the log before the last start.
+    log_bytes_before_start: u64,
     agent: ureq::Agent,
 }
 
 impl Instance {
-    /// Writes its configuration; `kafka` lines go under `kafka:`.
-    pub fn new(stage: &Stage, name: &str, kafka: &str) -> Self {
-        let config = stage.file(&format!("{name}.yaml"));
-        fs::write(&config, stage.configuration(name, &kafka.replace("{instance}", name))).expect("a configuration");
+    /// Writes the instance's configuration with the `kafka` lines under `kafka:`.
+    pub fn new(testbed: &TestBed, name: &str, kafka: &str) -> Self {
+        let config = testbed.file(&format!("{name}.yaml"));
+        let text = testbed.configuration(name, &kafka.replace("{instance}", name));
+        fs::write(&config, text).expect("write the configuration");
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(2)))
             .build()
             .new_agent();
-        let (log, data) = (stage.file(&format!("{name}.log")), stage.file(name));
-        Self { name: name.to_owned(), port: free_ports(1)[0], config, log, data, process: None, log_bytes: 0, agent }
+        Self {
+            name: name.to_owned(),
+            port: free_ports(1)[0],
+            config,
+            log: testbed.file(&format!("{name}.log")),
+            data: testbed.file(name),
+            process: None,
+            log_bytes_before_start: 0,
+            agent,
+        }
     }
 
-    /// Starts it, with further variables, unless it runs.
+    /// Starts the process unless it runs.
     pub fn start(&mut self, variables: &[(&str, &str)]) {
         if self.is_running() {
             return;
@@ -60,20 +68,19 @@ impl Instance {
             .arg(&self.config)
             .env("EBB_HTTP__LISTEN", format!("127.0.0.1:{}", self.port))
             .envs(variables.iter().copied());
-        self.log_bytes = self.log_length();
+        self.log_bytes_before_start = self.log_bytes();
         self.process = Some(Process::start(command, &self.log));
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.process.as_mut().is_some_and(|process| process.ended().is_none())
+        self.process.as_mut().is_some_and(|process| process.exit_status().is_none())
     }
 
-    /// The number of its process, while there is one.
-    pub fn id(&self) -> Option<u32> {
+    pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
 
-    /// kill -9; whether there was something to kill.
+    /// SIGKILL; returns whether the process was running.
     pub fn kill(&mut self) -> bool {
         let was_running = self.is_running();
         self.process = None;
@@ -90,56 +97,64 @@ impl Instance {
         self.process.iter_mut().for_each(|process| process.signal("CONT"));
     }
 
-    fn log_length(&self) -> u64 {
+    fn log_bytes(&self) -> u64 {
         fs::metadata(&self.log).map_or(0, |log| log.len())
     }
 
-    /// SIGTERM; whether it ended well within `most`. One that has not said a word yet is ended by the signal itself.
-    pub fn terminate(&mut self, most: Duration) -> bool {
+    /// SIGTERM; returns whether the process exited successfully within `timeout`. A process that has logged nothing yet
+    /// has not installed its signal handler, so that the signal itself may end it.
+    pub fn terminate(&mut self, timeout: Duration) -> bool {
         let Some(mut process) = self.process.take() else { return true };
         process.signal("TERM");
-        let ended = process.wait_end(most);
-        let is_mute = self.log_length() == self.log_bytes;
-        ended.is_some_and(|status| status.success() || is_mute && status.signal() == Some(TERMINATED))
+        let status = process.wait_for_exit(timeout);
+        let has_no_handler = self.log_bytes() == self.log_bytes_before_start;
+        status.is_some_and(|status| status.success() || has_no_handler && status.signal() == Some(SIGTERM))
     }
 
-    /// How it ended by itself; nothing when it still runs after `most`.
-    pub fn wait_end(&mut self, most: Duration) -> Option<ExitStatus> {
-        self.process.as_mut()?.wait_end(most)
+    /// The exit status, or `None` if the process still runs after `timeout`.
+    pub fn wait_for_exit(&mut self, timeout: Duration) -> Option<ExitStatus> {
+        self.process.as_mut()?.wait_for_exit(timeout)
     }
 
-    /// Whether a probe answers 200.
+    /// Whether a probe returns 200.
     pub fn probe(&self, path: &str) -> bool {
-        let asked = self.agent.get(format!("http://127.0.0.1:{}{path}", self.port)).call();
-        asked.is_ok_and(|response| response.status() == 200)
+        self.get(path).is_some_and(|(status, _)| status == 200)
     }
 
-    /// Status and body of what stands at a path; nothing when nobody answers.
-    pub fn ask(&self, path: &str) -> Option<(u16, String)> {
+    pub fn is_ready(&self) -> bool {
+        self.probe("/readyz")
+    }
+
+    /// Status and body of a GET, or `None` without a response.
+    pub fn get(&self, path: &str) -> Option<(u16, String)> {
         let mut response = self.agent.get(format!("http://127.0.0.1:{}{path}", self.port)).call().ok()?;
         Some((response.status().as_u16(), response.body_mut().read_to_string().ok()?))
     }
 
-    /// A metric without labels, where the instance answers.
+    /// The value of a metric without labels.
     pub fn metric(&self, name: &str) -> Option<f64> {
-        let asked = self.agent.get(format!("http://127.0.0.1:{}/metrics", self.port)).call();
-        let text = asked.ok()?.body_mut().read_to_string().ok()?;
+        let (_, text) = self.get("/metrics")?;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
     pub fn log_tail(&self) -> String {
-        tail(&self.log, TAIL_LINES)
+        tail(&self.log, LOG_TAIL_LINES)
     }
 
     pub fn log_text(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How often the log contains a message.
+    pub fn log_count(&self, message: &str) -> usize {
+        self.log_text().matches(message).count()
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("the log of {} ends with:\n{}", self.name, self.log_tail());
+            println!("end of the log of {}:\n{}", self.name, self.log_tail());
         }
     }
 }

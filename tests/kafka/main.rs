@@ -1,15 +1,16 @@
-//! Ebb on a real Kafka broker: nothing lost, nothing doubled, whatever is killed.
+//! Ebb on a real Kafka broker: no output is lost or duplicated, whichever process fails.
 
 mod audit;
 mod broker;
+mod broker_tests;
 mod chaos;
-mod check;
+mod checker;
 mod copier;
 mod feed;
 mod fetching;
-mod fixture;
-mod harness;
+mod harness_tests;
 mod instance;
+mod log_lines;
 mod membership;
 mod modes;
 mod outputs;
@@ -17,7 +18,8 @@ mod pressure;
 mod proxy;
 mod security;
 mod service;
-mod site;
-mod stage;
+mod service_fixture;
 #[path = "../support/mod.rs"]
 mod support;
+mod testbed;
+mod wait;

@@ -1,4 +1,4 @@
-//! Whose a partition is: for the group, for librdkafka's own thread, and for the thread that polls.
+//! Partition ownership as seen by the group, by librdkafka's own thread and by the polling thread.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -10,253 +10,275 @@ use ebb::kafka::{
 use ebb_core::NextOffset;
 
 use crate::broker::{Cluster, ClusterSpec};
-use crate::site::{Setup, Site};
+use crate::service_fixture::{ServiceConfig, ServiceFixture};
 use crate::support::{Ebb, free_address};
+use crate::wait::wait_until;
 use crate::{skip_without_kafka, skip_without_own_kafka};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const TURN: Duration = Duration::from_millis(10);
-const SESSION: Duration = Duration::from_secs(6);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 const GROUP: &str = "members";
 
-/// The next of what the group asks for.
-fn asked(consumer: &mut Consumer) -> Event {
-    let begun = Instant::now();
-    loop {
-        match consumer.poll(TURN) {
-            event @ (Event::Assign(_) | Event::Revoke(_) | Event::Lost(_)) => return event,
-            Event::Failed(fault) => panic!("{fault}"),
-            _ => assert!(begun.elapsed() < PATIENCE, "nothing after {PATIENCE:?}"),
-        }
-    }
-}
-
-/// Takes on what the group gives, and polls until that may be committed.
-fn take_on(consumer: &mut Consumer, wanted: &[TopicPartition]) {
-    let event = asked(consumer);
-    let Event::Assign(mut parts) = event else { panic!("{event:?}") };
-    parts.sort();
-    assert_eq!(parts, wanted);
-    let starts: Vec<_> = parts.into_iter().map(|part| (part, Some(NextOffset(0)))).collect();
-    consumer.assign(&starts).expect("assigned");
-    let (group, begun) = (consumer.group(), Instant::now());
-    while !group.is_settled() {
-        let event = consumer.poll(TURN);
-        assert!(matches!(event, Event::Quiet | Event::Down(_)), "{event:?}");
-        assert!(begun.elapsed() < PATIENCE, "not settled after {PATIENCE:?}");
-    }
-}
-
 fn settings(brokers: &str, group: &str) -> Settings {
-    let properties = BTreeMap::from([("session.timeout.ms".to_owned(), SESSION.as_millis().to_string())]);
+    let properties = BTreeMap::from([("session.timeout.ms".to_owned(), SESSION_TIMEOUT.as_millis().to_string())]);
     Settings { brokers: brokers.into(), group: group.into(), instance: None, properties }
 }
 
-/// Takes so many records, and says where they stood.
-fn offsets(consumer: &mut Consumer, part: &TopicPartition, count: usize) -> Vec<u64> {
-    let (mut found, begun) = (Vec::new(), Instant::now());
-    while found.len() < count {
-        assert!(begun.elapsed() < PATIENCE, "{found:?} after {PATIENCE:?}");
-        let event = consumer.poll(TURN);
-        assert!(matches!(event, Event::Quiet), "{event:?}");
-        for taken in consumer.take(part) {
-            if let Taken::Records(records) = taken {
-                found.extend(records.iter().map(|record| record.offset()));
+fn subscribe(settings: &Settings, topic: &str) -> Consumer {
+    Consumer::subscribe(settings, &[topic]).expect("subscribe")
+}
+
+fn both_partitions(topic: &str) -> [TopicPartition; 2] {
+    [0, 1].map(|partition| TopicPartition { topic: topic.into(), partition })
+}
+
+/// The next change of the assignment.
+fn next_change(consumer: &mut Consumer) -> Event {
+    let begun = Instant::now();
+    loop {
+        match consumer.poll(POLL_INTERVAL) {
+            event @ (Event::Assign(_) | Event::Revoke(_) | Event::Lost(_)) => return event,
+            Event::Failed(fault) => panic!("{fault}"),
+            Event::Quiet | Event::MemberIdChanged | Event::Stray(_) | Event::Down(_) => {
+                assert!(begun.elapsed() < TIMEOUT, "no change of the assignment within {TIMEOUT:?}");
             }
         }
     }
-    found
+}
+
+/// Accepts the expected assignment and polls until its offsets may be committed.
+fn accept_assignment(consumer: &mut Consumer, expected: &[TopicPartition]) {
+    let event = next_change(consumer);
+    let Event::Assign(mut partitions) = event else { panic!("{event:?}") };
+    partitions.sort();
+    assert_eq!(partitions, expected);
+    let starts: Vec<_> = partitions.into_iter().map(|partition| (partition, Some(NextOffset(0)))).collect();
+    consumer.assign(&starts).expect("assign partitions");
+    let (group, begun) = (consumer.group(), Instant::now());
+    while !group.is_settled() {
+        let event = consumer.poll(POLL_INTERVAL);
+        assert!(matches!(event, Event::Quiet | Event::Down(_)), "{event:?}");
+        assert!(begun.elapsed() < TIMEOUT, "the membership did not settle within {TIMEOUT:?}");
+    }
+}
+
+/// Reads at least `count` records and returns their offsets.
+fn read_offsets(consumer: &mut Consumer, partition: &TopicPartition, count: usize) -> Vec<u64> {
+    let (mut offsets, begun) = (Vec::new(), Instant::now());
+    while offsets.len() < count {
+        assert!(begun.elapsed() < TIMEOUT, "only {offsets:?} within {TIMEOUT:?}");
+        let event = consumer.poll(POLL_INTERVAL);
+        assert!(matches!(event, Event::Quiet), "{event:?}");
+        for taken in consumer.take(partition) {
+            if let Taken::Records(records) = taken {
+                offsets.extend(records.iter().map(|record| record.offset()));
+            }
+        }
+    }
+    offsets
+}
+
+fn seek(consumer: &mut Consumer, partition: &TopicPartition, offset: u64) {
+    let failed = consumer.seek(&[(partition.clone(), NextOffset(offset))]).expect("seek");
+    assert!(failed.is_empty(), "seek failed for {failed:?}");
 }
 
 #[test]
-fn what_is_held_is_nobody_elses_and_read_from_where_it_is_sought() {
+fn held_partition_stays_ours_and_seek_discards_prefetched_records() {
     skip_without_kafka!();
-    let site = Site::new("held");
-    site.admin().create_topic("held", 2, &[]);
-    site.produced("held", 1_000);
-    let settings = settings(&site.cluster.brokers(), "held");
-    let parts = [0, 1].map(|partition| TopicPartition { topic: "held".into(), partition });
-    let ends = parts.each_ref().map(|part| site.admin().watermarks("held", part.partition as i32).1 as usize);
-    let mut first = Consumer::subscribe(&settings, &["held"]).expect("a consumer");
-    let event = asked(&mut first);
-    assert!(matches!(&event, Event::Assign(given) if given.len() == 2), "{event:?}");
-    first.assign(&parts.clone().map(|part| (part, None))).expect("assigned");
+    let fixture = ServiceFixture::new("held");
+    fixture.admin().create_topic("held", 2, &[]);
+    fixture.produce("held", 1_000);
+    let settings = settings(&fixture.cluster.brokers(), "held");
+    let partitions = both_partitions("held");
+    let end = fixture.admin().watermarks("held", 1).1 as u64;
+    let mut first = subscribe(&settings, "held");
+    let event = next_change(&mut first);
+    assert!(matches!(&event, Event::Assign(assigned) if assigned.len() == 2), "{event:?}");
+    first.assign(&partitions.clone().map(|partition| (partition, None))).expect("hold both partitions");
 
-    // Nothing of what was fetched before comes after it.
-    for start in [0, 7, ends[1] - 3, 0] {
-        let failed = first.seek(&[(parts[1].clone(), NextOffset(start as u64))]).expect("held");
-        assert!(failed.is_empty(), "{failed:?}");
-        let expected: Vec<u64> = (start as u64..ends[1] as u64).collect();
-        let half = offsets(&mut first, &parts[1], expected.len() / 2);
-        assert_eq!(half, expected[..half.len()]);
+    for start in [0, 7, end - 3, 0] {
+        seek(&mut first, &partitions[1], start);
+        let expected: Vec<u64> = (start..end).collect();
+        let offsets = read_offsets(&mut first, &partitions[1], expected.len() / 2);
+        assert_eq!(offsets, expected[..offsets.len()]);
     }
+    seek_after_out_of_range_error(&mut first, &partitions[1]);
+    let mut second = subscribe(&settings, "held");
+    second_member_gets_one_partition(&mut first, &mut second);
+}
 
-    // Nor when librdkafka has stopped reading after an error.
-    first.seek(&[(parts[1].clone(), NextOffset(1 << 40))]).expect("held");
+/// librdkafka stops reading a partition after this error, so that a seek has to reassign it.
+fn seek_after_out_of_range_error(consumer: &mut Consumer, partition: &TopicPartition) {
+    consumer.seek(&[(partition.clone(), NextOffset(1 << 40))]).expect("seek beyond the end");
     let begun = Instant::now();
-    while !first.take(&parts[1]).iter().any(|taken| matches!(taken, Taken::OutOfRange)) {
-        assert!(begun.elapsed() < PATIENCE, "no error");
-        assert!(matches!(first.poll(TURN), Event::Quiet));
+    while !consumer.take(partition).iter().any(|taken| matches!(taken, Taken::OutOfRange)) {
+        assert!(begun.elapsed() < TIMEOUT, "no out-of-range error");
+        assert!(matches!(consumer.poll(POLL_INTERVAL), Event::Quiet));
     }
-    assert_eq!(first.seek(&[(parts[1].clone(), NextOffset(3))]).expect("held"), []);
-    assert_eq!(offsets(&mut first, &parts[1], 5)[..5], [3, 4, 5, 6, 7]);
+    seek(consumer, partition, 3);
+    assert_eq!(read_offsets(consumer, partition, 5)[..5], [3, 4, 5, 6, 7]);
+}
 
-    // Whoever joins gets one, but not before it is given up: one was never read, and is ours all the same. The other was
-    // released for a moment just now, so that it may be anybody's, as far as is known here.
-    let mut second = Consumer::subscribe(&settings, &["held"]).expect("a consumer");
+/// The second member is assigned a partition only after the first has released it. The first member reassigned a
+/// partition before, so that it cannot know whether it still owned it: the revocation is reported as a loss.
+fn second_member_gets_one_partition(first: &mut Consumer, second: &mut Consumer) {
     let begun = Instant::now();
-    let given_up = loop {
-        let event = second.poll(TURN);
-        assert!(!matches!(&event, Event::Assign(given) if !given.is_empty()), "{event:?} is another's");
+    let lost = loop {
+        let event = second.poll(POLL_INTERVAL);
+        assert!(!matches!(&event, Event::Assign(new) if !new.is_empty()), "{event:?}: the first member owns it");
         if matches!(event, Event::Assign(_)) {
-            second.assign(&[]).expect("answered");
+            second.assign(&[]).expect("accept an empty assignment");
         }
-        match first.poll(TURN) {
-            Event::Lost(parts) => break parts,
-            Event::Assign(given) if given.is_empty() => first.assign(&[]).expect("answered"),
-            Event::Quiet => assert!(begun.elapsed() < PATIENCE, "nothing is given up"),
+        match first.poll(POLL_INTERVAL) {
+            Event::Lost(partitions) => break partitions,
+            Event::Assign(new) if new.is_empty() => first.assign(&[]).expect("accept an empty assignment"),
+            Event::Quiet => assert!(begun.elapsed() < TIMEOUT, "no partition was revoked"),
             event => panic!("{event:?}"),
         }
     };
-    assert_eq!(given_up.len(), 1);
-    first.release(&given_up).expect("released");
+    assert_eq!(lost.len(), 1);
+    first.release(&lost).expect("release the partition");
     let begun = Instant::now();
     loop {
-        assert!(begun.elapsed() < PATIENCE, "nobody has it");
-        if let Event::Assign(given) = first.poll(TURN) {
-            assert!(given.is_empty(), "{given:?}");
-            first.assign(&[]).expect("answered");
+        assert!(begun.elapsed() < TIMEOUT, "the partition was not assigned to the second member");
+        if let Event::Assign(new) = first.poll(POLL_INTERVAL) {
+            assert!(new.is_empty(), "{new:?}");
+            first.assign(&[]).expect("accept an empty assignment");
         }
-        if let Event::Assign(given) = second.poll(TURN) {
-            second.assign(&given.iter().map(|part| (part.clone(), None)).collect::<Vec<_>>()).expect("assigned");
-            if !given.is_empty() {
-                assert_eq!(given, given_up);
-                break;
+        if let Event::Assign(new) = second.poll(POLL_INTERVAL) {
+            second.assign(&new.iter().map(|one| (one.clone(), None)).collect::<Vec<_>>()).expect("assign partitions");
+            if !new.is_empty() {
+                assert_eq!(new, lost);
+                return;
             }
         }
     }
 }
 
-/// The members of the group, once it is at rest.
-fn members(roll: &GroupInspector) -> Vec<Member> {
-    let begun = Instant::now();
-    loop {
-        assert!(begun.elapsed() < PATIENCE, "the group is not at rest after {PATIENCE:?}");
-        if let Ok(Some(members)) = roll.members() {
-            return members;
-        }
-        thread::sleep(TURN);
-    }
+/// The members of the group once it is stable.
+fn stable_members(inspector: &GroupInspector) -> Vec<Member> {
+    let mut members = None;
+    wait_until("the group is stable", TIMEOUT, || {
+        members = inspector.members().ok().flatten();
+        members.is_some()
+    });
+    members.expect("a stable group")
 }
 
 #[test]
-fn nothing_is_committed_as_a_member_anew_before_what_was_lost_is_known() {
+fn rejoined_member_commits_nothing_before_it_has_processed_its_loss() {
     skip_without_own_kafka!();
-    let mut cluster = Cluster::own(&ClusterSpec::new("membership"));
-    let brokers = cluster.brokers();
+    let mut cluster = Cluster::start_own(&ClusterSpec::new("membership"));
     cluster.admin().create_topic("clicks", 2, &[]);
-    let settings = settings(&brokers, GROUP);
-    let parts = [0, 1].map(|partition| TopicPartition { topic: "clicks".into(), partition });
-    let position = || [Position { part: parts[1].clone(), next: NextOffset(7), note: String::new() }];
+    let settings = settings(&cluster.brokers(), GROUP);
+    let partitions = both_partitions("clicks");
+    let position = || [Position { part: partitions[1].clone(), next: NextOffset(7), note: String::new() }];
 
-    let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("a consumer");
-    take_on(&mut consumer, &parts);
+    let mut consumer = subscribe(&settings, "clicks");
+    accept_assignment(&mut consumer, &partitions);
     let group = consumer.group();
-    let roll = GroupInspector::new(&settings).expect("a client");
-    let before = members(&roll);
+    let inspector = GroupInspector::new(&settings).expect("create an inspector");
+    let before = stable_members(&inspector);
 
-    // Nobody polls while the session ends: librdkafka asks to have both given up, and nobody has heard it yet.
+    // The session expires while nobody polls: librdkafka queues the loss of both partitions.
     cluster.nodes()[0].kill();
-    thread::sleep(SESSION + Duration::from_secs(3));
-    // One is read again, as after a commit that failed. librdkafka takes this for the answer, and joins.
-    consumer.release(&parts[..1]).expect("released");
+    thread::sleep(SESSION_TIMEOUT + Duration::from_secs(3));
+    // A worker reads one partition again, as after a failed commit. librdkafka takes this for the answer to the loss and
+    // rejoins.
+    consumer.release(&partitions[..1]).expect("release a partition");
     cluster.nodes()[0].start();
-    cluster.settle();
-    let begun = Instant::now();
-    while members(&roll) == before {
-        assert!(begun.elapsed() < PATIENCE, "still the member that it was");
-        thread::sleep(TURN);
-    }
+    cluster.wait_until_ready();
+    wait_until("the member has rejoined", TIMEOUT, || stable_members(&inspector) != before);
 
-    // The brokers would take what is committed now: it comes from a member.
-    assert!(!group.is_settled(), "a membership is trusted that was never heard of");
-    let mut producer = Producer::transactional(&settings, "members", 1 << 20).expect("a producer");
-    producer.begin_transaction().expect("a transaction");
-    let refused = producer.send_offsets(&group, &position()).expect_err("offsets of what may be another's");
+    // The brokers would accept these commits, because they come from a member.
+    assert!(!group.is_settled(), "settled although the loss was not processed");
+    let mut producer = Producer::transactional(&settings, "members", 1 << 20).expect("create a producer");
+    producer.begin_transaction().expect("begin a transaction");
+    let refused = producer.send_offsets(&group, &position()).expect_err("offsets of a lost partition");
     assert!(refused.to_string().contains("the group has changed"), "{refused}");
-    group.commit(&position()).expect_err("offsets of what may be another's");
+    group.commit(&position()).expect_err("offsets of a lost partition");
 
-    let event = asked(&mut consumer);
+    let event = next_change(&mut consumer);
     assert!(matches!(&event, Event::Lost(lost) if lost.len() == 2), "{event:?}");
-    assert!(!group.is_settled(), "what was lost is not given up yet");
-    consumer.release(&parts[1..]).expect("released");
-    take_on(&mut consumer, &parts);
-    producer.send_offsets(&group, &position()).expect("offsets of what is ours");
-    assert_eq!(producer.commit_transaction().expect("committed"), CommitOutcome::Clean);
+    assert!(!group.is_settled(), "settled although the lost partitions are not released");
+    consumer.release(&partitions[1..]).expect("release a partition");
+    accept_assignment(&mut consumer, &partitions);
+    producer.send_offsets(&group, &position()).expect("send offsets of an owned partition");
+    assert_eq!(producer.commit_transaction().expect("commit"), CommitOutcome::Clean);
     assert_eq!(cluster.admin().committed(GROUP, "clicks"), [None, Some(7)]);
     drop(group);
     consumer.close();
 }
 
-/// Polls a member that takes everything on, and gives up what it is asked for.
-fn follow(consumer: &mut Consumer, held: &mut Vec<TopicPartition>) {
-    match consumer.poll(TURN) {
-        Event::Assign(given) => {
-            consumer.assign(&given.iter().map(|part| (part.clone(), None)).collect::<Vec<_>>()).expect("assigned");
-            held.extend(given);
+/// A member that accepts all assignments and revocations.
+struct CompliantMember {
+    consumer: Consumer,
+    owned: Vec<TopicPartition>,
+}
+
+impl CompliantMember {
+    fn poll(&mut self) {
+        match self.consumer.poll(POLL_INTERVAL) {
+            Event::Assign(new) => {
+                let starts: Vec<_> = new.iter().map(|partition| (partition.clone(), None)).collect();
+                self.consumer.assign(&starts).expect("assign partitions");
+                self.owned.extend(new);
+            }
+            Event::Revoke(revoked) => {
+                self.consumer.release(&revoked).expect("release partitions");
+                self.owned.retain(|partition| !revoked.contains(partition));
+            }
+            Event::Quiet => {}
+            event => panic!("{event:?}"),
         }
-        Event::Revoke(taken) => {
-            consumer.release(&taken).expect("released");
-            held.retain(|part| !taken.contains(part));
-        }
-        Event::Quiet => {}
-        event => panic!("{event:?}"),
     }
 }
 
 #[test]
-fn a_partition_that_nobody_has_is_found_and_dealt_out() {
+fn orphaned_partition_is_found_and_reassigned() {
     skip_without_kafka!();
-    let site = Site::new("orphans");
-    site.produced("orphans", 2_000);
-    let named = |name: &str| {
-        // Longer than it takes to be back.
+    let fixture = ServiceFixture::new("orphans");
+    fixture.produce("orphans", 2_000);
+    let static_member = |name: &str| {
+        // Longer than the restart takes.
         let properties = BTreeMap::from([("session.timeout.ms".to_owned(), "60000".to_owned())]);
-        let settings = settings(&site.cluster.brokers(), "orphans");
+        let settings = settings(&fixture.cluster.brokers(), "orphans");
         Settings { instance: Some(name.into()), properties, ..settings }
     };
-    let join = |name: &str| Consumer::subscribe(&named(name), &["orphans"]).expect("a consumer");
-    let begun = Instant::now();
-    let (mut one, mut ones) = (join("one"), Vec::new());
-    while ones.len() < 2 {
-        assert!(begun.elapsed() < PATIENCE, "{ones:?}");
-        follow(&mut one, &mut ones);
-    }
-    let (mut two, mut twos) = (join("two"), Vec::new());
+    let join = |name: &str| CompliantMember { consumer: subscribe(&static_member(name), "orphans"), owned: Vec::new() };
+    let mut one = join("one");
+    wait_until("the first member owns both partitions", TIMEOUT, || {
+        one.poll();
+        one.owned.len() == 2
+    });
+    let (mut two, begun) = (join("two"), Instant::now());
     loop {
-        assert!(begun.elapsed() < PATIENCE, "nothing is given up");
-        follow(&mut two, &mut twos);
-        match one.poll(TURN) {
+        assert!(begun.elapsed() < TIMEOUT, "no partition was revoked");
+        two.poll();
+        match one.consumer.poll(POLL_INTERVAL) {
             Event::Revoke(_) => break,
-            Event::Assign(_) => one.assign(&[]).expect("answered"),
+            Event::Assign(_) => one.consumer.assign(&[]).expect("accept an empty assignment"),
             _ => {}
         }
     }
-    // It dies in the middle of it, and comes back as the service: the group takes itself for complete.
+    // The first member dies during the revocation and comes back as the service: the group sees nothing to rebalance.
     drop(one);
-    let service = Ebb::start(&site.config(&Setup::new("orphans")), free_address(), &[]);
-    let roll = GroupInspector::new(&named("one")).expect("a client");
-    while site.committed("orphans") == 0 {
-        assert!(begun.elapsed() < PATIENCE, "the service is not at work");
-        follow(&mut two, &mut twos);
-    }
-    let members = members(&roll);
-    assert_eq!(members.iter().map(|member| member.assignment.len()).sum::<usize>(), 1, "nothing is amiss: {members:?}");
-    let seen = Instant::now();
-    while twos.len() != 1 {
-        assert!(seen.elapsed() < PATIENCE, "nobody has it");
-        follow(&mut two, &mut twos);
-    }
-    println!("dealt out {:.1} s after it was missed", seen.elapsed().as_secs_f64());
+    let service = Ebb::start(&fixture.write_config(&ServiceConfig::new("orphans")), free_address(), &[]);
+    let inspector = GroupInspector::new(&static_member("one")).expect("create an inspector");
+    wait_until("the service processes its partition", TIMEOUT, || {
+        two.poll();
+        fixture.committed("orphans") > 0
+    });
+    let members = stable_members(&inspector);
+    let assigned: usize = members.iter().map(|member| member.assignment.len()).sum();
+    assert_eq!(assigned, 1, "no partition is orphaned: {members:?}");
+    let orphaned = Instant::now();
+    wait_until("the orphaned partition is reassigned", TIMEOUT, || {
+        two.poll();
+        two.owned.len() == 1
+    });
+    println!("orphaned partition reassigned after {:.1} s", orphaned.elapsed().as_secs_f64());
     service.kill();
 }

@@ -1,4 +1,5 @@
-//! The service end to end on a real broker: killed, restarted, asked, and shown logs that are not what they were.
+//! The service end to end on a real broker: kills and restarts, delivery modes, HTTP, and logs that changed while the
+//! service was stopped.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,186 +12,186 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
-use crate::site::{PATIENCE, Setup, Site, assert_clean};
+use crate::log_lines::{LAST_RECORD_DIFFERS, PARTITIONS_ADDED, RETENTION_REMOVED_RECORDS, TOPIC_RECREATED};
+use crate::service_fixture::{ServiceConfig, ServiceFixture};
 use crate::skip_without_kafka;
 use crate::support::{Ebb, free_address};
+use crate::wait::{TIMEOUT, wait_until};
+
+const DECIDE: &str = "/v1/streams/clicks/decide";
 
 #[test]
-fn kills_lose_nothing_and_double_nothing() {
+fn kills_neither_lose_nor_duplicate_outputs() {
     skip_without_kafka!();
     const RECORDS: u64 = 50_000;
     let kills: u64 = std::env::var("EBB_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
-    let site = Site::new("service-kills");
-    site.admin().create_topic("kills", 4, &[("retention.ms", "-1")]);
-    let config = site.config(&Setup::new("kills"));
-    let mut producer = site.produce("kills", RECORDS, &["--rate", "10000"]);
-    let (mut random, mut killed) = (Random::new(5), 0);
-    while killed < kills {
+    let fixture = ServiceFixture::new("service-kills");
+    fixture.admin().create_topic("kills", 4, &[("retention.ms", "-1")]);
+    let config = fixture.write_config(&ServiceConfig::new("kills"));
+    let mut producer = fixture.start_producer("kills", RECORDS, &["--rate", "10000"]);
+    let mut random = Random::new(5);
+    for number in 0..kills {
         let mut ebb = Ebb::start(&config, free_address(), &[]);
-        if killed % 3 == 0 {
-            ebb.wait_ready(PATIENCE);
+        if number % 3 == 0 {
+            ebb.wait_ready(TIMEOUT);
         }
         thread::sleep(Duration::from_millis(random.below(1_200)));
         ebb.kill();
-        killed += 1;
     }
-    assert!(producer.wait().expect("the producer").success());
+    assert!(producer.wait().expect("wait for the producer").success());
     let _ebb = Ebb::start(&config, free_address(), &[]);
-    site.wait_committed("kills", RECORDS as i64);
-    let found = site.check("kills");
-    println!("kills: {killed}");
-    assert_clean(&found, RECORDS);
-    assert!(
-        found["verdicts"]["duplicate"].as_u64() > Some(1_000) && found["verdicts"]["rejected"].as_u64() > Some(100)
-    );
+    fixture.wait_until_committed("kills", RECORDS as i64);
+    let findings = fixture.check("kills");
+    println!("kills: {kills}");
+    findings.assert_clean(RECORDS);
+    assert!(findings.verdicts("duplicate") > 1_000 && findings.verdicts("rejected") > 100, "{}", findings.summary());
 }
 
 #[test]
-fn every_mode_serves_and_every_changed_log_is_refused() {
+fn delivery_modes_work_and_changed_logs_are_refused() {
     skip_without_kafka!();
-    let site = Site::new("service-modes");
-    at_least_once(&site);
-    without_outputs(&site);
-    without_an_offset(&site);
-    made_anew(&site);
-    retention(&site);
-    more_partitions(&site);
+    let fixture = ServiceFixture::new("service-modes");
+    at_least_once_is_exact_without_a_crash(&fixture);
+    recorded_events_go_through_the_topic(&fixture);
+    missing_offset_is_refused(&fixture);
+    recreated_topic_is_refused(&fixture);
+    deleted_records_are_refused(&fixture);
+    added_partitions_end_the_service(&fixture);
 }
 
-/// Without a crash at-least-once is exact; an output that its topic does not take whole leaves a stub.
-fn at_least_once(site: &Site) {
-    site.produced("least", 3_000);
-    let setup = Setup { stream: "delivery: at-least-once", ..Setup::new("least") };
-    let ebb = Ebb::start(&site.config(&setup), free_address(), &[]);
-    site.wait_committed("least", 3_000);
+fn at_least_once_is_exact_without_a_crash(fixture: &ServiceFixture) {
+    fixture.produce("least", 3_000);
+    let config = ServiceConfig { stream: "delivery: at-least-once", ..ServiceConfig::new("least") };
+    let ebb = Ebb::start(&fixture.write_config(&config), free_address(), &[]);
+    fixture.wait_until_committed("least", 3_000);
     ebb.kill();
-    assert_clean(&site.check("least"), 3_000);
+    fixture.check("least").assert_clean(3_000);
 }
 
-/// Queries only; and what is recorded over HTTP goes through the topic.
-fn without_outputs(site: &Site) {
-    site.produced("quiet", 2_000);
-    let setup = Setup { with_outputs: false, ..Setup::new("quiet") };
-    let config = site.config(&setup);
+/// A service without outputs answers questions, and an event recorded over HTTP becomes a record of the topic.
+fn recorded_events_go_through_the_topic(fixture: &ServiceFixture) {
+    fixture.produce("quiet", 2_000);
+    let config = fixture.write_config(&ServiceConfig { with_outputs: false, ..ServiceConfig::new("quiet") });
     let mut ebb = Ebb::start(&config, free_address(), &[]);
-    site.wait_committed("quiet", 2_000);
-    ebb.wait_ready(PATIENCE);
+    fixture.wait_until_committed("quiet", 2_000);
+    ebb.wait_ready(TIMEOUT);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
     let event =
         format!(r#"{{"ip":"1.2.3.4","ad":"a","user":"u","campaign":"c","ts":{now},"click_id":"x","cost":1,"tier":1}}"#);
-    let path = "/v1/streams/clicks/decide";
-    let (status, first) = ebb.post(path, &format!(r#"{{"record":true,"event":{event}}}"#)).expect("an answer");
+    let decide = |ebb: &Ebb, fields: &str| {
+        ebb.post(DECIDE, &format!(r#"{{{fields}"event":{event}}}"#)).expect("receive a response")
+    };
+    let (status, first) = decide(&ebb, r#""record":true,"#);
     assert_eq!((status, &first["verdict"]), (200, &json!("unique")), "{first}");
     let (partition, offset) = (first["as_of"]["partition"].clone(), first["offset"].clone());
     assert!(offset.as_u64() >= Some(500), "{first}");
-    let (_, again) = ebb.post(path, &format!(r#"{{"record":true,"event":{event}}}"#)).expect("an answer");
-    assert_eq!(again["verdict"], "duplicate", "{again}");
-    assert_eq!(again["offset"].as_u64(), offset.as_u64().map(|offset| offset + 1), "{again}");
-    let (_, asked) = ebb
-        .post(path, &format!(r#"{{"event":{event},"partition":{partition},"at_least":{offset}}}"#))
-        .expect("an answer");
-    assert_eq!(asked["verdict"], "duplicate", "{asked}");
-    let (_, anywhere) = ebb.post(path, &format!(r#"{{"event":{event}}}"#)).expect("an answer");
+    let (_, second) = decide(&ebb, r#""record":true,"#);
+    assert_eq!(second["verdict"], "duplicate", "{second}");
+    assert_eq!(second["offset"].as_u64(), offset.as_u64().map(|offset| offset + 1), "{second}");
+    let (_, at_least) = decide(&ebb, &format!(r#""partition":{partition},"at_least":{offset},"#));
+    assert_eq!(at_least["verdict"], "duplicate", "{at_least}");
+    let (_, anywhere) = decide(&ebb, "");
     assert_eq!(anywhere["verdict"], "duplicate", "{anywhere}");
-    let (status, none) = ebb.post(path, &format!(r#"{{"event":{event},"partition":2}}"#)).expect("an answer");
-    assert_eq!(status, 404, "{none}");
-    assert_eq!(site.admin().length("quiet"), 2_002, "not in the topic");
+    let (status, unknown_partition) = decide(&ebb, r#""partition":2,"#);
+    assert_eq!(status, 404, "{unknown_partition}");
+    assert_eq!(fixture.admin().length("quiet"), 2_002, "the events are not in the topic");
     ebb.kill();
     let mut ebb = Ebb::start(&config, free_address(), &[]);
-    ebb.wait_ready(PATIENCE);
-    let (_, after) = ebb.post(path, &format!(r#"{{"event":{event}}}"#)).expect("an answer");
-    assert_eq!(after["verdict"], "duplicate", "forgotten after a kill: {after}");
+    ebb.wait_ready(TIMEOUT);
+    let (_, after_kill) = decide(&ebb, "");
+    assert_eq!(after_kill["verdict"], "duplicate", "forgotten after a kill: {after_kill}");
 }
 
-/// The detail that /readyz gives once it has one.
+/// Waits for a refused partition and returns the detail that /readyz reports.
 #[track_caller]
-fn refusal(ebb: &Ebb) -> String {
-    let begun = Instant::now();
-    loop {
+fn wait_for_refusal(ebb: &Ebb) -> String {
+    let mut detail = None;
+    wait_until("a partition is refused", TIMEOUT, || {
         if let Some((503, body)) = ebb.get("/readyz")
             && let Ok(problem) = serde_json::from_str::<Value>(&body)
             && problem["type"] == "/problems/restore-failed"
         {
-            return problem["detail"].as_str().expect("a detail").to_owned();
+            detail = problem["detail"].as_str().map(str::to_owned);
         }
-        assert!(begun.elapsed() < PATIENCE, "nothing was refused");
-        thread::sleep(Duration::from_millis(20));
-    }
+        detail.is_some()
+    });
+    detail.expect("a detail")
 }
 
-fn without_an_offset(site: &Site) {
-    site.produced("unknown", 100);
-    let setup = Setup { kafka: "start: error", ..Setup::new("unknown") };
-    let ebb = Ebb::start(&site.config(&setup), free_address(), &[]);
-    let told = refusal(&ebb);
-    assert!(told.contains("kafka.start"), "{told}");
-    assert_eq!(site.committed("unknown"), 0);
+fn missing_offset_is_refused(fixture: &ServiceFixture) {
+    fixture.produce("unknown", 100);
+    let config = ServiceConfig { kafka: "start: error", ..ServiceConfig::new("unknown") };
+    let ebb = Ebb::start(&fixture.write_config(&config), free_address(), &[]);
+    let refusal = wait_for_refusal(&ebb);
+    assert!(refusal.contains("kafka.start"), "{refusal}");
+    assert_eq!(fixture.committed("unknown"), 0);
     assert_eq!(ebb.get("/livez").map(|(status, _)| status), Some(200));
 }
 
-/// Folds `count` records of a new topic and stops in order.
-fn fold(site: &Site, topic: &'static str, count: u64) -> PathBuf {
-    site.produced(topic, count);
-    let config = site.config(&Setup::new(topic));
+/// Processes `count` records of a new topic and stops gracefully; returns the configuration.
+fn process(fixture: &ServiceFixture, topic: &'static str, count: u64) -> PathBuf {
+    fixture.produce(topic, count);
+    let config = fixture.write_config(&ServiceConfig::new(topic));
     let ebb = Ebb::start(&config, free_address(), &[]);
-    site.wait_committed(topic, count as i64);
-    assert!(ebb.terminate(PATIENCE), "SIGTERM was not obeyed");
+    fixture.wait_until_committed(topic, count as i64);
+    assert!(ebb.terminate(TIMEOUT), "the service did not stop on SIGTERM");
     config
 }
 
-/// Gives a group the same offset in both partitions of its topic.
-fn commit(site: &Site, topic: &str, offset: i64) {
+/// Commits the same offset in both partitions for the group that is named like the topic.
+fn commit_offset(fixture: &ServiceFixture, topic: &str, offset: i64) {
     let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", site.cluster.brokers())
+        .set("bootstrap.servers", fixture.cluster.brokers())
         .set("group.id", topic)
         .create()
-        .expect("a consumer");
+        .expect("create a consumer");
     let mut list = TopicPartitionList::new();
     for partition in 0..2 {
-        list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
+        list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("add a partition");
     }
-    // The static member of the killed service is still in the group until its session ends.
+    // The broker rejects the commit until the session of the killed static member has expired.
     let begun = Instant::now();
     while let Err(error) = consumer.commit(&list, CommitMode::Sync) {
-        assert!(begun.elapsed() < PATIENCE, "{error}");
+        assert!(begun.elapsed() < TIMEOUT, "{error}");
         thread::sleep(Duration::from_millis(200));
     }
 }
 
-fn made_anew(site: &Site) {
-    let config = fold(site, "anew", 1_000);
-    site.admin().delete_topic("anew");
-    site.admin().create_topic("anew", 2, &[]);
-    site.produced("anew", 10);
+fn recreated_topic_is_refused(fixture: &ServiceFixture) {
+    let config = process(fixture, "anew", 1_000);
+    fixture.admin().delete_topic("anew");
+    fixture.admin().create_topic("anew", 2, &[]);
+    fixture.produce("anew", 10);
     let ebb = Ebb::start(&config, free_address(), &[]);
-    let told = refusal(&ebb);
-    assert!(told.contains("made anew"), "{told}");
+    let refusal = wait_for_refusal(&ebb);
+    assert!(refusal.contains(TOPIC_RECREATED), "{refusal}");
     ebb.kill();
-    assert_eq!(site.committed("anew"), 0, "offsets were committed");
-    // With offsets that somebody gave the group again, only the records tell that it is another log.
-    assert!(site.produce("anew", 3_000, &["--seed", "9"]).wait().expect("the producer").success());
-    commit(site, "anew", 700);
+    assert_eq!(fixture.committed("anew"), 0, "offsets were committed");
+    // If the group has plausible offsets again, only the records show that the log is a different one.
+    let mut producer = fixture.start_producer("anew", 3_000, &["--seed", "9"]);
+    assert!(producer.wait().expect("wait for the producer").success());
+    commit_offset(fixture, "anew", 700);
     let ebb = Ebb::start(&config, free_address(), &[]);
-    let told = refusal(&ebb);
-    assert!(told.contains("is not the one that was folded last"), "{told}");
-    assert_eq!(site.committed("anew"), 1_400, "offsets were committed");
+    let refusal = wait_for_refusal(&ebb);
+    assert!(refusal.contains(LAST_RECORD_DIFFERS), "{refusal}");
+    assert_eq!(fixture.committed("anew"), 1_400, "offsets were committed");
 }
 
-fn retention(site: &Site) {
-    let config = fold(site, "short", 1_000);
-    site.produced("short", 1_000);
-    let (_, end) = site.admin().watermarks("short", 0);
-    site.admin().delete_records("short", 0, end - 10);
+fn deleted_records_are_refused(fixture: &ServiceFixture) {
+    let config = process(fixture, "short", 1_000);
+    fixture.produce("short", 1_000);
+    let (_, end) = fixture.admin().watermarks("short", 0);
+    fixture.admin().delete_records("short", 0, end - 10);
     let ebb = Ebb::start(&config, free_address(), &[]);
-    let told = refusal(&ebb);
-    assert!(told.contains("retention removed the records"), "{told}");
+    let refusal = wait_for_refusal(&ebb);
+    assert!(refusal.contains(RETENTION_REMOVED_RECORDS), "{refusal}");
 }
 
-fn more_partitions(site: &Site) {
-    let config = fold(site, "wider", 500);
-    site.admin().add_partitions("wider", 3);
-    let ran = Command::new(env!("CARGO_BIN_EXE_ebb")).arg("serve").arg(&config).output().expect("the binary runs");
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(1), "{said}");
-    assert!(said.contains("partitions were added"), "{said}");
+fn added_partitions_end_the_service(fixture: &ServiceFixture) {
+    let config = process(fixture, "wider", 500);
+    fixture.admin().add_partitions("wider", 3);
+    let output = Command::new(env!("CARGO_BIN_EXE_ebb")).arg("serve").arg(&config).output().expect("run the service");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(PARTITIONS_ADDED), "{stderr}");
 }

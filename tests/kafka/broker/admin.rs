@@ -1,4 +1,4 @@
-//! What tests ask of a cluster beside producing and consuming: topics, partitions, retention, offsets.
+//! Administrative calls of tests: topics, partitions, retention, offsets.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-const CALL: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An administrator of one cluster. Calls block, and panic when the cluster refuses.
+/// A blocking admin client. Calls panic if the cluster rejects them.
 pub struct Admin {
     brokers: String,
     client: AdminClient<DefaultClientContext>,
@@ -23,66 +23,66 @@ pub struct Admin {
 
 impl Admin {
     pub fn new(brokers: &str) -> Self {
-        let client = config(brokers).create().expect("an admin client");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let client = config(brokers).create().expect("create an admin client");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("create a runtime");
         Self { brokers: brokers.to_owned(), client, runtime }
     }
 
-    fn run<T>(&self, what: &str, call: impl Future<Output = KafkaResult<T>>) -> T {
-        self.runtime.block_on(call).unwrap_or_else(|error| panic!("{what}: {error}"))
+    fn run<T>(&self, target: &str, call: impl Future<Output = KafkaResult<T>>) -> T {
+        self.runtime.block_on(call).unwrap_or_else(|error| panic!("{target}: {error}"))
     }
 
-    /// How many brokers the cluster says it has; nothing when nobody answers within a moment.
+    /// The number of brokers, or `None` if none answers within half a second.
     pub fn broker_count(&self) -> Option<usize> {
         let metadata = self.client.inner().fetch_metadata(None, Duration::from_millis(500)).ok()?;
         Some(metadata.brokers().len())
     }
 
-    /// Makes a topic with as many replicas as the broker's default says, and waits until its leaders are known.
-    pub fn create_topic(&self, name: &str, partitions: usize, settings: &[(&str, &str)]) {
+    /// Creates a topic with the default replication factor and waits until its partitions have leaders.
+    pub fn create_topic(&self, name: &str, partitions: usize, properties: &[(&str, &str)]) {
         let mut topic = NewTopic::new(name, partitions as i32, TopicReplication::Fixed(-1));
-        topic.config.extend_from_slice(settings);
+        topic.config.extend_from_slice(properties);
         for result in self.run(name, self.client.create_topics([&topic], &options())) {
             result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
         }
-        self.wait(&format!("topic {name}"), || self.partitions(name) == Some(partitions));
+        wait(&format!("topic {name} exists"), || self.partitions(name) == Some(partitions));
     }
 
-    /// Deletes a topic and waits until it is gone.
+    /// Deletes a topic and waits until brokers no longer report it.
     pub fn delete_topic(&self, name: &str) {
         for result in self.run(name, self.client.delete_topics(&[name], &options())) {
             result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
         }
-        self.wait(&format!("the end of topic {name}"), || self.partitions(name).is_none());
+        wait(&format!("topic {name} is deleted"), || self.partitions(name).is_none());
     }
 
-    /// Raises the number of partitions.
+    /// Raises the number of partitions to `partitions`.
     pub fn add_partitions(&self, name: &str, partitions: usize) {
         let more = NewPartitions::new(name, partitions);
         for result in self.run(name, self.client.create_partitions([&more], &options())) {
             result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
         }
-        self.wait(&format!("partitions of {name}"), || self.partitions(name) == Some(partitions));
+        wait(&format!("{name} has {partitions} partitions"), || self.partitions(name) == Some(partitions));
     }
 
-    /// Sets properties of a topic; those not named fall back to their defaults.
-    pub fn configure_topic(&self, name: &str, settings: &[(&str, &str)]) {
+    /// Sets a topic's properties; all others return to their defaults.
+    pub fn configure_topic(&self, name: &str, properties: &[(&str, &str)]) {
         let mut change = AlterConfig::new(ResourceSpecifier::Topic(name));
-        change.entries.extend(settings.iter().copied());
+        change.entries.extend(properties.iter().copied());
         for result in self.run(name, self.client.alter_configs([&change], &options())) {
             result.unwrap_or_else(|(name, code)| panic!("configuration of {name:?}: {code}"));
         }
     }
 
-    /// What retention does, at once: everything before `offset` is gone.
+    /// Deletes all records before `offset`, as retention would.
     pub fn delete_records(&self, name: &str, partition: i32, offset: i64) {
         let mut list = TopicPartitionList::new();
-        list.add_partition_offset(name, partition, Offset::Offset(offset)).expect("an offset");
+        list.add_partition_offset(name, partition, Offset::Offset(offset)).expect("add a partition");
         let result = self.run(name, self.client.delete_records(&list, &options()));
-        result.elements().iter().for_each(|element| element.error().expect("records are deleted"));
+        result.elements().iter().for_each(|element| element.error().expect("delete records"));
     }
 
-    /// The number of partitions, each with a leader; nothing when the topic is not there.
+    /// The number of partitions, or `None` if the topic does not exist or a partition has no leader.
     pub fn partitions(&self, name: &str) -> Option<usize> {
         let metadata = self.client.inner().fetch_metadata(Some(name), Duration::from_secs(2)).ok()?;
         let topic = metadata.topics().first()?;
@@ -90,63 +90,63 @@ impl Admin {
         (topic.error().is_none() && led > 0 && led == topic.partitions().len()).then_some(led)
     }
 
-    /// The number of partitions of a topic that is there, however long its broker takes to say so.
+    /// Waits until the topic's metadata is known and returns its number of partitions.
     fn known_partitions(&self, name: &str) -> usize {
         let begun = Instant::now();
         loop {
             match self.partitions(name) {
                 Some(partitions) => return partitions,
-                None => assert!(begun.elapsed() < CALL, "no topic {name}"),
+                None => assert!(begun.elapsed() < CALL_TIMEOUT, "topic {name} does not exist"),
             }
         }
     }
 
-    /// First and next offset of a partition, transactions still open included.
+    /// Log start offset and high watermark of a partition.
     pub fn watermarks(&self, name: &str, partition: i32) -> (i64, i64) {
-        patiently(name, || self.client.inner().fetch_watermarks(name, partition, CALL))
+        retry(name, || self.client.inner().fetch_watermarks(name, partition, CALL_TIMEOUT))
     }
 
-    /// Where committed records end: before the end while a transaction is open.
-    pub fn stable_end(&self, name: &str, partition: i32) -> i64 {
+    /// The last stable offset: below the high watermark while a transaction is open.
+    pub fn last_stable_offset(&self, name: &str, partition: i32) -> i64 {
         let mut config = config(&self.brokers);
-        let reader: BaseConsumer = config.set("isolation.level", "read_committed").create().expect("a consumer");
-        patiently(name, || reader.fetch_watermarks(name, partition, CALL)).1
+        let reader: BaseConsumer = config.set("isolation.level", "read_committed").create().expect("create a consumer");
+        retry(name, || reader.fetch_watermarks(name, partition, CALL_TIMEOUT)).1
     }
 
-    /// Records and control records in all partitions of a topic.
+    /// The number of offsets in all partitions of a topic, control records included.
     pub fn length(&self, name: &str) -> i64 {
         let partitions = self.known_partitions(name);
         (0..partitions as i32).map(|partition| self.watermarks(name, partition)).map(|(first, next)| next - first).sum()
     }
 
-    /// What a group has committed, by partition: nothing for a partition without.
+    /// The group's committed offset of each partition.
     pub fn committed(&self, group: &str, name: &str) -> Vec<Option<i64>> {
         let mut config = config(&self.brokers);
         config.set("group.id", group).set("isolation.level", "read_committed");
-        let consumer: BaseConsumer = config.create().expect("a consumer");
+        let consumer: BaseConsumer = config.create().expect("create a consumer");
         let mut list = TopicPartitionList::new();
         let partitions = self.known_partitions(name);
         list.add_partition_range(name, 0, partitions as i32 - 1);
-        let committed = patiently(group, || consumer.committed_offsets(list.clone(), CALL));
+        let committed = retry(group, || consumer.committed_offsets(list.clone(), CALL_TIMEOUT));
         committed.elements().iter().map(|element| element.offset().to_raw().filter(|raw| *raw >= 0)).collect()
-    }
-
-    fn wait(&self, what: &str, done: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !done() {
-            assert!(begun.elapsed() < CALL, "no {what} after {CALL:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 }
 
-/// A question, again and again: a broker that has just started refuses for a while what it has not loaded yet.
-fn patiently<T>(what: &str, ask: impl Fn() -> KafkaResult<T>) -> T {
+fn wait(expectation: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < CALL_TIMEOUT, "{expectation}: not within {CALL_TIMEOUT:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Repeats a read: a broker that has just started rejects requests for state that it has not loaded yet.
+fn retry<T>(target: &str, read: impl Fn() -> KafkaResult<T>) -> T {
     let begun = Instant::now();
     loop {
-        match ask() {
-            Ok(answer) => return answer,
-            Err(error) => assert!(begun.elapsed() < CALL, "{what}: {error}"),
+        match read() {
+            Ok(response) => return response,
+            Err(error) => assert!(begun.elapsed() < CALL_TIMEOUT, "{target}: {error}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -165,5 +165,5 @@ fn config(brokers: &str) -> ClientConfig {
 }
 
 fn options() -> AdminOptions {
-    AdminOptions::new().operation_timeout(Some(CALL)).request_timeout(Some(CALL))
+    AdminOptions::new().operation_timeout(Some(CALL_TIMEOUT)).request_timeout(Some(CALL_TIMEOUT))
 }

@@ -1,18 +1,18 @@
-//! A TCP proxy that knows just enough of Kafka to be cruel on purpose: it stands between clients and one broker, which
-//! advertises the proxy's port.
+//! A TCP proxy between clients and one broker that injects faults. The broker advertises the proxy's port.
 //!
-//! What it can do, to all connections or to one client's: cut, reset, stall one way (half-open), delay, throttle, be
-//! down; and to requests of one kind, by the API key in their header: lose them, lose their reply, hold them back and
-//! deliver them later, send them twice, damage their reply. No other byte is changed. What was done is counted, so that a
-//! test can tell that its fault has happened.
-#![allow(dead_code, reason = "each scenario uses its own part")]
+//! Network conditions apply to all connections: stall in one direction (half-open), delay, throttle, refuse. Connections
+//! of one client can be cut or reset. Rules inject faults into requests with a given API key: drop, drop the response,
+//! hold and deliver later, duplicate, corrupt the response. All other bytes pass unchanged. The proxy counts the faults
+//! that it injected, so that a test can verify that they happened.
 
 mod frame;
 mod pipe;
+mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use frame::{Api, Head};
+pub use frame::{Api, RequestHeader};
+pub use rules::{Direction, FaultRule, NetworkConditions, ProxyCounts, RequestFault};
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -24,106 +24,30 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Which way bytes flow.
+/// The lifecycle of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    ToBroker,
-    ToClient,
-}
-
-/// What all connections suffer.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Weather {
-    /// Bytes of this way are not even read: the other side sees a connection that lives and says nothing.
-    pub stalled: Option<Way>,
-    /// Each piece waits so long, and up to `jitter` longer.
-    pub delay: Duration,
-    pub jitter: Duration,
-    pub bytes_per_second: Option<u64>,
-    /// New connections are closed at once.
-    pub refuses: bool,
-}
-
-/// What happens to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
-    /// The broker never sees it; the connection stays.
-    Lose,
-    /// The connection is cut before the broker sees it.
-    Cut,
-    /// The broker does it; the connection is cut before the client learns of it.
-    LoseReply,
-    /// Kept, until [`Proxy::release`] delivers it from a connection of its own. The client waits in vain.
-    Hold,
-    /// Sent twice in a row; both replies are delivered.
-    Repeat,
-    /// The broker never sees it; the client is told that all was done. Only for adding partitions or offsets
-    /// to a transaction.
-    Pretend,
-    /// Sent after this long.
-    Delay(Duration),
-    /// One bit of its reply is flipped; a reply with hardly anything in it is spared, and the next one suffers.
-    Damage,
-}
-
-/// Which requests something happens to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    pub api: Api,
-    /// Only those whose client id begins so.
-    pub client: String,
-    /// This many pass first.
-    pub after: u64,
-    /// Then this many suffer.
-    pub times: u64,
-    pub act: Act,
-}
-
-impl Rule {
-    /// The next request of a kind, whoever sends it.
-    pub fn next(api: Api, act: Act) -> Self {
-        Self { api, client: String::new(), after: 0, times: 1, act }
-    }
-}
-
-/// How a connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Alive,
+enum ConnectionState {
+    Open,
     Closed,
-    /// With a RST instead of a FIN.
+    /// Closed with RST instead of FIN.
     Reset,
 }
 
 #[derive(Debug)]
 struct Connection {
     client: Arc<Mutex<String>>,
-    fate: watch::Sender<Fate>,
+    state: watch::Sender<ConnectionState>,
 }
 
-/// What the proxy and its connections share.
+/// State shared by the proxy and its connections.
 #[derive(Debug)]
 struct Shared {
-    weather: watch::Sender<Weather>,
+    conditions: watch::Sender<NetworkConditions>,
     upstream: Mutex<Option<SocketAddr>>,
-    rules: Mutex<Vec<Rule>>,
+    rules: Mutex<Vec<FaultRule>>,
     held: Mutex<Vec<Vec<u8>>>,
-    counts: Mutex<Counts>,
+    counts: Mutex<ProxyCounts>,
     connections: Mutex<BTreeMap<u64, Connection>>,
-}
-
-/// What passed, and what was done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub accepted: u64,
-    pub refused: u64,
-    pub ended: u64,
-    /// Requests by API key.
-    pub requests: BTreeMap<i16, u64>,
-    /// Rules that were applied.
-    pub acts: u64,
-    /// Replies with a flipped bit.
-    pub damaged: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -131,24 +55,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Counts a request and says what is to happen to it.
-    fn judge(&self, head: &Head) -> Option<Act> {
-        *lock(&self.counts).requests.entry(head.api.0).or_default() += 1;
-        let mut rules = lock(&self.rules);
-        let rule = rules.iter_mut().find(|rule| rule.api == head.api && head.client.starts_with(&rule.client))?;
-        if rule.after > 0 {
-            rule.after -= 1;
-            return None;
-        }
-        let act = rule.act;
-        rule.times -= 1;
-        rules.retain(|rule| rule.times > 0);
-        lock(&self.counts).acts += 1;
-        Some(act)
+    /// Counts a request and returns the fault to inject.
+    fn fault_for(&self, header: &RequestHeader) -> Option<RequestFault> {
+        *lock(&self.counts).requests.entry(header.api.0).or_default() += 1;
+        let fault = rules::apply_rule(&mut lock(&self.rules), header)?;
+        lock(&self.counts).faults += 1;
+        Some(fault)
     }
 }
 
-/// A listening proxy. Its connections end when it is dropped.
+/// A listening proxy. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -165,23 +81,23 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port. Connections are refused until it is told where the broker is.
+    /// Listens on `port`, or on a free port if it is 0. Connections are refused until [`Proxy::set_upstream`] is called.
     pub fn listen(port: u16) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("proxy")
             .enable_all()
             .build()
-            .expect("a runtime");
+            .expect("create a runtime");
         let shared = Arc::new(Shared {
-            weather: watch::Sender::new(Weather::default()),
+            conditions: watch::Sender::new(NetworkConditions::default()),
             upstream: Mutex::default(),
             rules: Mutex::default(),
             held: Mutex::default(),
             counts: Mutex::default(),
             connections: Mutex::default(),
         });
-        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", port))).expect("a free port");
+        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", port))).expect("bind the port");
         let port = listener.local_addr().expect("a bound address").port();
         runtime.spawn(accept(listener, shared.clone()));
         Self { port, shared, runtime: Some(runtime) }
@@ -191,104 +107,105 @@ impl Proxy {
         self.port
     }
 
-    /// Where clients begin.
+    /// The bootstrap address of clients behind the proxy.
     pub fn brokers(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Names the broker behind it.
-    pub fn point_at(&self, port: u16) {
+    /// Sets the port of the broker.
+    pub fn set_upstream(&self, port: u16) {
         *lock(&self.shared.upstream) = Some(SocketAddr::from(([127, 0, 0, 1], port)));
     }
 
-    pub fn set_weather(&self, weather: Weather) {
-        self.shared.weather.send_replace(weather);
+    pub fn set_conditions(&self, conditions: NetworkConditions) {
+        self.shared.conditions.send_replace(conditions);
     }
 
-    pub fn add_rule(&self, rule: Rule) {
-        assert!(rule.times > 0, "a rule that never applies: {rule:?}");
+    pub fn add_rule(&self, rule: FaultRule) {
+        assert!(rule.times > 0, "this rule never applies: {rule:?}");
         lock(&self.shared.rules).push(rule);
     }
 
-    /// Forgets rules that have not been used up; returns how many.
+    /// Removes the rules that are not used up and returns their number.
     pub fn clear_rules(&self) -> usize {
         std::mem::take(&mut *lock(&self.shared.rules)).len()
     }
 
-    /// Ends the connections of clients whose id begins so; the empty one is everybody's. Returns how many.
+    /// Closes the connections of clients whose id has this prefix and returns their number.
     pub fn cut(&self, client: &str) -> usize {
-        self.end(client, Fate::Closed)
+        self.end_connections(client, ConnectionState::Closed)
     }
 
-    /// As [`Proxy::cut`], with a RST.
+    /// Like [`Proxy::cut`], with RST.
     pub fn reset(&self, client: &str) -> usize {
-        self.end(client, Fate::Reset)
+        self.end_connections(client, ConnectionState::Reset)
     }
 
-    fn end(&self, client: &str, fate: Fate) -> usize {
+    fn end_connections(&self, client: &str, state: ConnectionState) -> usize {
         let connections = lock(&self.shared.connections);
-        let hit = connections.values().filter(|connection| lock(&connection.client).starts_with(client));
+        let matching = connections.values().filter(|connection| lock(&connection.client).starts_with(client));
         let mut ended = 0;
-        for connection in hit {
-            connection.fate.send_replace(fate);
+        for connection in matching {
+            connection.state.send_replace(state);
             ended += 1;
         }
         ended
     }
 
-    /// How many requests are being held.
+    /// The number of held requests.
     pub fn held(&self) -> usize {
         lock(&self.shared.held).len()
     }
 
-    /// Delivers every held request, each from a connection of its own; returns the replies without their length.
+    /// Sends every held request on a new connection and returns the responses without their length.
     pub fn release(&self) -> Vec<Vec<u8>> {
         let held = std::mem::take(&mut *lock(&self.shared.held));
-        let upstream = lock(&self.shared.upstream).expect("the broker is named before requests are held");
-        held.into_iter().filter_map(|request| deliver(upstream, &request).ok()).collect()
+        let upstream = lock(&self.shared.upstream).expect("an upstream");
+        held.into_iter().filter_map(|request| exchange(upstream, &request).ok()).collect()
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ProxyCounts {
         lock(&self.shared.counts).clone()
     }
 
-    /// Waits until something holds of the counts.
-    pub fn wait_for(&self, what: &str, most: Duration, done: impl Fn(&Counts) -> bool) {
+    /// Waits until the counts satisfy a condition.
+    #[track_caller]
+    pub fn wait_for(&self, expectation: &str, timeout: Duration, condition: impl Fn(&ProxyCounts) -> bool) {
         let begun = Instant::now();
-        while !done(&lock(&self.shared.counts)) {
-            assert!(begun.elapsed() < most, "no {what} after {most:?}: {:?}", self.counts());
+        while !condition(&lock(&self.shared.counts)) {
+            assert!(begun.elapsed() < timeout, "{expectation}: not within {timeout:?}: {:?}", self.counts());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
-fn deliver(upstream: SocketAddr, request: &[u8]) -> std::io::Result<Vec<u8>> {
+fn exchange(upstream: SocketAddr, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut stream = BlockingStream::connect(upstream)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.write_all(request)?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
-    let mut reply = vec![0; frame::length_of(length)?];
-    stream.read_exact(&mut reply)?;
-    Ok(reply)
+    let mut response = vec![0; frame::frame_length(length)?];
+    stream.read_exact(&mut response)?;
+    Ok(response)
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     for number in 0.. {
         let Ok((client, _)) = listener.accept().await else { continue };
         let upstream = *lock(&shared.upstream);
-        let refuses = shared.weather.borrow().refuses;
-        let (Some(upstream), false) = (upstream, refuses) else {
+        let is_refused = shared.conditions.borrow().refuses_connections;
+        let (Some(upstream), false) = (upstream, is_refused) else {
             lock(&shared.counts).refused += 1;
             continue;
         };
         lock(&shared.counts).accepted += 1;
-        let (fate, fated) = watch::channel(Fate::Alive);
-        let name = Arc::new(Mutex::new(String::new()));
-        lock(&shared.connections).insert(number, Connection { client: name.clone(), fate });
+        let (state, state_changes) = watch::channel(ConnectionState::Open);
+        let client_id = Arc::new(Mutex::new(String::new()));
+        lock(&shared.connections).insert(number, Connection { client: client_id.clone(), state });
         let shared = shared.clone();
         tokio::spawn(async move {
-            pipe::run(client, upstream, &shared, name, fated).await;
+            pipe::run(client, upstream, &shared, client_id, state_changes).await;
             lock(&shared.connections).remove(&number);
             lock(&shared.counts).ended += 1;
         });

@@ -1,4 +1,4 @@
-//! One connection through the proxy: whole frames, each way on its own.
+//! One connection through the proxy: whole frames, each direction independent of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,149 +9,158 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::frame::{self, Head};
-use super::{Act, Fate, Rule, Shared, Way, Weather, lock};
+use super::frame;
+use super::{ConnectionState, Direction, FaultRule, NetworkConditions, RequestFault, RequestHeader, Shared, lock};
 
-const PIECE_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
+/// A smaller response may contain no records.
+const MIN_CORRUPTED_BYTES: usize = 1 << 10;
 
-/// A reply this small may hold no records.
-const LEAST_DAMAGED_BYTES: usize = 1 << 10;
-
-/// Requests whose reply must not arrive, or not as it was sent.
+/// Correlation ids of requests whose response is dropped or corrupted.
 #[derive(Debug, Default)]
-struct Doomed {
-    lost: Mutex<BTreeSet<i32>>,
-    damaged: Mutex<BTreeMap<i32, Head>>,
+struct ResponseFaults {
+    dropped: Mutex<BTreeSet<i32>>,
+    corrupted: Mutex<BTreeMap<i32, RequestHeader>>,
 }
 
-/// Carries frames until either side closes or fate strikes.
+/// Forwards frames until either side closes the connection or the proxy ends it.
 pub async fn run(
     client: TcpStream,
     upstream: SocketAddr,
     shared: &Shared,
-    name: Arc<Mutex<String>>,
-    mut fated: watch::Receiver<Fate>,
+    client_id: Arc<Mutex<String>>,
+    mut state: watch::Receiver<ConnectionState>,
 ) {
     let Ok(broker) = TcpStream::connect(upstream).await else { return };
     let _ = (client.set_nodelay(true), broker.set_nodelay(true));
-    let doomed = Doomed::default();
+    let response_faults = ResponseFaults::default();
     let ended = tokio::select! {
-        fate = fated.wait_for(|fate| *fate != Fate::Alive) => fate.map_or(Fate::Closed, |fate| *fate),
-        _ = requests(&client, &broker, shared, &name, &doomed) => Fate::Closed,
-        _ = replies(&broker, &client, shared, &doomed) => Fate::Closed,
+        state = state.wait_for(|state| *state != ConnectionState::Open) => {
+            state.map_or(ConnectionState::Closed, |state| *state)
+        }
+        _ = forward_requests(&client, &broker, shared, &client_id, &response_faults) => ConnectionState::Closed,
+        _ = forward_responses(&broker, &client, shared, &response_faults) => ConnectionState::Closed,
     };
-    if ended == Fate::Reset {
+    if ended == ConnectionState::Reset {
         let _ = (client.set_zero_linger(), broker.set_zero_linger());
     }
 }
 
-async fn requests(
+async fn forward_requests(
     client: &TcpStream,
     broker: &TcpStream,
     shared: &Shared,
-    name: &Mutex<String>,
-    doomed: &Doomed,
+    client_id: &Mutex<String>,
+    response_faults: &ResponseFaults,
 ) -> io::Result<()> {
-    let mut source = Source::new(client, Way::ToBroker, shared);
+    let mut reader = FrameReader::new(client, Direction::ToBroker, shared);
     loop {
-        let request = source.frame().await?;
-        let head = Head::parse(&request).ok_or_else(|| io::Error::other("not a request"))?;
-        lock(name).clone_from(&head.client);
+        let request = reader.next_frame().await?;
+        let header = RequestHeader::parse(&request).ok_or_else(|| io::Error::other("malformed request"))?;
+        lock(client_id).clone_from(&header.client);
         let mut copies = 1;
-        match shared.judge(&head) {
+        match shared.fault_for(&header) {
             None => {}
-            Some(Act::Lose) => copies = 0,
-            Some(Act::Cut) => return Ok(()),
-            Some(Act::Repeat) => copies = 2,
-            Some(Act::Pretend) => {
-                let reply = frame::agreement(&request).ok_or_else(|| io::Error::other("nothing to agree to"))?;
-                write_all(client, &reply, shared).await?;
+            Some(RequestFault::Drop) => copies = 0,
+            Some(RequestFault::Cut) => return Ok(()),
+            Some(RequestFault::Duplicate) => copies = 2,
+            Some(RequestFault::FakeSuccess) => {
+                let response = frame::success_response(&request);
+                let response = response.ok_or_else(|| io::Error::other("no fake response for this request"))?;
+                write_frame(client, &response, shared).await?;
                 copies = 0;
             }
-            Some(Act::Delay(delay)) => tokio::time::sleep(delay).await,
-            Some(Act::LoseReply) => {
-                lock(&doomed.lost).insert(head.correlation);
+            Some(RequestFault::Delay(delay)) => tokio::time::sleep(delay).await,
+            Some(RequestFault::DropResponse) => {
+                lock(&response_faults.dropped).insert(header.correlation);
             }
-            Some(Act::Damage) => {
-                lock(&doomed.damaged).insert(head.correlation, head);
+            Some(RequestFault::CorruptResponse) => {
+                lock(&response_faults.corrupted).insert(header.correlation, header);
             }
-            Some(Act::Hold) => {
+            Some(RequestFault::Hold) => {
                 lock(&shared.held).push(request.clone());
                 copies = 0;
             }
         }
         for _ in 0..copies {
-            write_all(broker, &request, shared).await?;
+            write_frame(broker, &request, shared).await?;
         }
     }
 }
 
-async fn replies(broker: &TcpStream, client: &TcpStream, shared: &Shared, doomed: &Doomed) -> io::Result<()> {
-    let mut source = Source::new(broker, Way::ToClient, shared);
+async fn forward_responses(
+    broker: &TcpStream,
+    client: &TcpStream,
+    shared: &Shared,
+    response_faults: &ResponseFaults,
+) -> io::Result<()> {
+    let mut reader = FrameReader::new(broker, Direction::ToClient, shared);
     loop {
-        let mut reply = source.frame().await?;
-        let correlation = frame::correlation_of(&reply).map(|(reply, _)| reply);
-        if correlation.is_some_and(|correlation| lock(&doomed.lost).contains(&correlation)) {
+        let mut response = reader.next_frame().await?;
+        let correlation = frame::response_correlation(&response);
+        if correlation.is_some_and(|correlation| lock(&response_faults.dropped).contains(&correlation)) {
             return Ok(());
         }
-        if let Some(head) = correlation.and_then(|correlation| lock(&doomed.damaged).remove(&correlation)) {
-            damage(&mut reply, &head, shared);
+        if let Some(header) = correlation.and_then(|correlation| lock(&response_faults.corrupted).remove(&correlation))
+        {
+            corrupt(&mut response, &header, shared);
         }
-        write_all(client, &reply, shared).await?;
+        write_frame(client, &response, shared).await?;
     }
 }
 
-fn damage(reply: &mut [u8], head: &Head, shared: &Shared) {
-    if reply.len() < LEAST_DAMAGED_BYTES {
-        return lock(&shared.rules).push(Rule { client: head.client.clone(), ..Rule::next(head.api, Act::Damage) });
+fn corrupt(response: &mut [u8], header: &RequestHeader, shared: &Shared) {
+    if response.len() < MIN_CORRUPTED_BYTES {
+        let rule = FaultRule::next(header.api, RequestFault::CorruptResponse);
+        return lock(&shared.rules).push(FaultRule { client: header.client.clone(), ..rule });
     }
-    // Far behind the heads of the reply and of its parts: in a record, that is.
-    let at = reply.len() * 3 / 4;
-    reply[at] ^= 1;
-    lock(&shared.counts).damaged += 1;
+    // Far behind the headers of the response and of its batches, so that a record is hit.
+    let at = response.len() * 3 / 4;
+    response[at] ^= 1;
+    lock(&shared.counts).corrupted += 1;
 }
 
-/// Whole frames from one side, under the weather of their way.
-struct Source<'a> {
+/// Reads whole frames from one side under the conditions of its direction.
+struct FrameReader<'a> {
     stream: &'a TcpStream,
-    way: Way,
-    weather: watch::Receiver<Weather>,
-    bytes: Vec<u8>,
+    direction: Direction,
+    conditions: watch::Receiver<NetworkConditions>,
+    buffer: Vec<u8>,
 }
 
-impl<'a> Source<'a> {
-    fn new(stream: &'a TcpStream, way: Way, shared: &Shared) -> Self {
-        Self { stream, way, weather: shared.weather.subscribe(), bytes: Vec::new() }
+impl<'a> FrameReader<'a> {
+    fn new(stream: &'a TcpStream, direction: Direction, shared: &Shared) -> Self {
+        Self { stream, direction, conditions: shared.conditions.subscribe(), buffer: Vec::new() }
     }
 
     /// The next frame, length included.
-    async fn frame(&mut self) -> io::Result<Vec<u8>> {
+    async fn next_frame(&mut self) -> io::Result<Vec<u8>> {
         loop {
-            if let Some(length) = self.bytes.first_chunk::<4>() {
-                let whole = 4 + frame::length_of(*length)?;
-                if self.bytes.len() >= whole {
-                    let rest = self.bytes.split_off(whole);
-                    return Ok(std::mem::replace(&mut self.bytes, rest));
+            if let Some(length) = self.buffer.first_chunk::<4>() {
+                let total = 4 + frame::frame_length(*length)?;
+                if self.buffer.len() >= total {
+                    let rest = self.buffer.split_off(total);
+                    return Ok(std::mem::replace(&mut self.buffer, rest));
                 }
             }
-            self.more().await?;
+            self.fill().await?;
         }
     }
 
-    async fn more(&mut self) -> io::Result<()> {
-        let way = self.way;
-        let clear = self.weather.wait_for(|weather| weather.stalled != Some(way)).await;
-        clear.map_err(|_| io::Error::other("the proxy has ended"))?;
+    async fn fill(&mut self) -> io::Result<()> {
+        let direction = self.direction;
+        let clear = self.conditions.wait_for(|conditions| conditions.stalled != Some(direction)).await;
+        clear.map_err(|_| io::Error::other("the proxy was dropped"))?;
         self.stream.readable().await?;
-        // A stall that began while nothing came holds what comes now.
-        if self.weather.borrow().stalled == Some(way) {
+        // The stall may have begun while the stream was idle.
+        if self.conditions.borrow().stalled == Some(direction) {
             return Ok(());
         }
-        let mut piece = vec![0; PIECE_BYTES];
-        match self.stream.try_read(&mut piece) {
+        let mut bytes = vec![0; READ_BYTES];
+        match self.stream.try_read(&mut bytes) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
-                self.bytes.extend_from_slice(&piece[..count]);
+                self.buffer.extend_from_slice(&bytes[..count]);
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -160,15 +169,15 @@ impl<'a> Source<'a> {
     }
 }
 
-async fn write_all(stream: &TcpStream, bytes: &[u8], shared: &Shared) -> io::Result<()> {
-    let weather = *shared.weather.borrow();
-    let mut pause = weather.delay;
-    if !weather.jitter.is_zero() {
-        // What passes is as good as a die here.
-        let lot = bytes.iter().fold(0u32, |lot, byte| lot.wrapping_mul(31).wrapping_add(u32::from(*byte)));
-        pause += weather.jitter.mul_f64(f64::from(lot % 1000) / 1000.0);
+async fn write_frame(stream: &TcpStream, bytes: &[u8], shared: &Shared) -> io::Result<()> {
+    let conditions = *shared.conditions.borrow();
+    let mut pause = conditions.delay;
+    if !conditions.jitter.is_zero() {
+        // A hash of the frame is random enough.
+        let hash = bytes.iter().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+        pause += conditions.jitter.mul_f64(f64::from(hash % 1000) / 1000.0);
     }
-    if let Some(rate) = weather.bytes_per_second {
+    if let Some(rate) = conditions.bytes_per_second {
         pause += Duration::from_secs_f64(bytes.len() as f64 / rate as f64);
     }
     if !pause.is_zero() {

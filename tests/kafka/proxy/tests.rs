@@ -1,15 +1,14 @@
-//! The proxy's cruelties, one by one, on a broker that only echoes.
+//! Each fault of the proxy in front of an echo server.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Act, Api, Head, Proxy, Rule, Way, Weather};
+use super::{Api, Direction, FaultRule, NetworkConditions, Proxy, RequestFault, RequestHeader};
 
-const SOON: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request of our making.
 fn request(api: Api, correlation: i32, client: &str) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(api.0.to_be_bytes());
@@ -32,16 +31,16 @@ fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// Answers each request with its correlation id and what follows its client's name; serves until the test process ends.
-fn echoing_broker() -> u16 {
+/// Responds with the correlation id and body of each request until the test process ends.
+fn start_echo_broker() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             thread::spawn(move || {
                 while let Ok(body) = read_frame(&mut stream) {
-                    let name_bytes = usize::from(u16::from_be_bytes([body[8], body[9]]));
-                    if stream.write_all(&framed(&[&body[4..8], &body[10 + name_bytes..]].concat())).is_err() {
+                    let client_bytes = usize::from(u16::from_be_bytes([body[8], body[9]]));
+                    if stream.write_all(&framed(&[&body[4..8], &body[10 + client_bytes..]].concat())).is_err() {
                         break;
                     }
                 }
@@ -53,103 +52,107 @@ fn echoing_broker() -> u16 {
 
 fn proxy() -> Proxy {
     let proxy = Proxy::listen(0);
-    proxy.point_at(echoing_broker());
+    proxy.set_upstream(start_echo_broker());
     proxy
 }
 
 fn connect(proxy: &Proxy) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", proxy.port())).expect("a connection");
-    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
     stream
 }
 
-/// Sends and returns the correlation id of the reply.
-fn ask(stream: &mut TcpStream, api: Api, correlation: i32) -> std::io::Result<i32> {
+/// Sends a request and returns the correlation id of the response.
+fn exchange(stream: &mut TcpStream, api: Api, correlation: i32) -> std::io::Result<i32> {
     stream.write_all(&request(api, correlation, "tester"))?;
     Ok(i32::from_be_bytes(read_frame(stream)?[..4].try_into().expect("four bytes")))
 }
 
 #[test]
-fn frames_pass_unchanged_and_are_counted_by_kind() {
+fn frames_pass_unchanged_and_are_counted_by_api_key() {
     let proxy = proxy();
     let mut stream = connect(&proxy);
     for correlation in 0..5 {
-        assert_eq!(ask(&mut stream, Api::PRODUCE, correlation).unwrap(), correlation);
+        assert_eq!(exchange(&mut stream, Api::PRODUCE, correlation).unwrap(), correlation);
     }
-    assert_eq!(ask(&mut stream, Api::END_TXN, 9).unwrap(), 9);
+    assert_eq!(exchange(&mut stream, Api::END_TXN, 9).unwrap(), 9);
     let counts = proxy.counts();
-    assert_eq!((counts.requests[&0], counts.requests[&26], counts.acts), (5, 1, 0));
+    assert_eq!((counts.requests[&0], counts.requests[&26], counts.faults), (5, 1, 0));
 }
 
 #[test]
-fn a_head_is_read_and_a_short_one_is_not() {
-    let whole = request(Api::END_TXN, 7, "ebb-1");
-    let head = Head { api: Api::END_TXN, version: 1, correlation: 7, client: "ebb-1".into() };
-    assert_eq!(Head::parse(&whole), Some(head));
-    assert_eq!(Head::parse(&whole[..15]), None);
-    let mut nameless = request(Api::FETCH, 1, "");
-    nameless[12..14].copy_from_slice(&(-1i16).to_be_bytes());
-    assert_eq!(Head::parse(&nameless).unwrap().client, "");
+fn request_header_is_parsed_and_a_truncated_one_is_rejected() {
+    let frame = request(Api::END_TXN, 7, "ebb-1");
+    let header = RequestHeader { api: Api::END_TXN, version: 1, correlation: 7, client: "ebb-1".into() };
+    assert_eq!(RequestHeader::parse(&frame), Some(header));
+    assert_eq!(RequestHeader::parse(&frame[..15]), None);
+    let mut anonymous = request(Api::FETCH, 1, "");
+    anonymous[12..14].copy_from_slice(&(-1i16).to_be_bytes());
+    assert_eq!(RequestHeader::parse(&anonymous).unwrap().client, "");
 }
 
 #[test]
-fn a_rule_waits_for_its_kind_its_client_and_its_turn() {
+fn rule_applies_only_to_its_api_client_and_position() {
     let proxy = proxy();
-    proxy.add_rule(Rule { client: "other".into(), ..Rule::next(Api::END_TXN, Act::Cut) });
-    proxy.add_rule(Rule { after: 1, ..Rule::next(Api::FETCH, Act::Cut) });
+    proxy.add_rule(FaultRule { client: "other".into(), ..FaultRule::next(Api::END_TXN, RequestFault::Cut) });
+    proxy.add_rule(FaultRule { after: 1, ..FaultRule::next(Api::FETCH, RequestFault::Cut) });
     let mut stream = connect(&proxy);
-    assert_eq!(ask(&mut stream, Api::END_TXN, 1).unwrap(), 1);
-    assert_eq!(ask(&mut stream, Api::FETCH, 2).unwrap(), 2);
-    assert_eq!(ask(&mut stream, Api::FETCH, 3).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    assert_eq!((proxy.counts().acts, proxy.clear_rules()), (1, 1));
+    assert_eq!(exchange(&mut stream, Api::END_TXN, 1).unwrap(), 1);
+    assert_eq!(exchange(&mut stream, Api::FETCH, 2).unwrap(), 2);
+    assert_eq!(exchange(&mut stream, Api::FETCH, 3).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!((proxy.counts().faults, proxy.clear_rules()), (1, 1));
 }
 
 #[test]
-fn a_held_request_arrives_later_and_the_client_may_try_again() {
+fn held_request_is_delivered_on_release_and_its_client_can_retry() {
     let proxy = proxy();
-    proxy.add_rule(Rule::next(Api::END_TXN, Act::Hold));
+    proxy.add_rule(FaultRule::next(Api::END_TXN, RequestFault::Hold));
     let mut stream = connect(&proxy);
     stream.write_all(&request(Api::END_TXN, 77, "tester")).unwrap();
-    proxy.wait_for("held request", SOON, |counts| counts.acts == 1);
-    assert_eq!(ask(&mut connect(&proxy), Api::END_TXN, 78).unwrap(), 78);
+    proxy.wait_for("a request is held", READ_TIMEOUT, |counts| counts.faults == 1);
+    assert_eq!(exchange(&mut connect(&proxy), Api::END_TXN, 78).unwrap(), 78);
     assert_eq!(proxy.held(), 1);
     assert_eq!(proxy.release(), [77i32.to_be_bytes().to_vec()]);
     assert_eq!(proxy.held(), 0);
 }
 
 #[test]
-fn lost_requests_lost_replies_and_repeats_are_told_apart() {
+fn dropped_requests_dropped_responses_and_duplicates_differ() {
     let proxy = proxy();
-    for act in [Act::Lose, Act::LoseReply, Act::Repeat] {
-        proxy.add_rule(Rule::next(Api::PRODUCE, act));
+    for fault in [RequestFault::Drop, RequestFault::DropResponse, RequestFault::Duplicate] {
+        proxy.add_rule(FaultRule::next(Api::PRODUCE, fault));
     }
     let mut stream = connect(&proxy);
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    assert_eq!(ask(&mut stream, Api::PRODUCE, 1).unwrap_err().kind(), ErrorKind::WouldBlock, "the connection stays");
-    assert_eq!(ask(&mut stream, Api::FETCH, 2).unwrap(), 2);
-    assert_eq!(ask(&mut stream, Api::PRODUCE, 3).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(
+        exchange(&mut stream, Api::PRODUCE, 1).unwrap_err().kind(),
+        ErrorKind::WouldBlock,
+        "the connection was closed"
+    );
+    assert_eq!(exchange(&mut stream, Api::FETCH, 2).unwrap(), 2);
+    assert_eq!(exchange(&mut stream, Api::PRODUCE, 3).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     let mut stream = connect(&proxy);
-    assert_eq!(ask(&mut stream, Api::PRODUCE, 4).unwrap(), 4);
-    assert_eq!(read_frame(&mut stream).unwrap(), 4i32.to_be_bytes(), "the second reply");
+    assert_eq!(exchange(&mut stream, Api::PRODUCE, 4).unwrap(), 4);
+    assert_eq!(read_frame(&mut stream).unwrap(), 4i32.to_be_bytes(), "the second response");
 }
 
 #[test]
-fn one_bit_of_one_large_reply_is_flipped() {
+fn corruption_flips_one_bit_of_one_large_response() {
     let proxy = proxy();
-    proxy.add_rule(Rule::next(Api::FETCH, Act::Damage));
+    proxy.add_rule(FaultRule::next(Api::FETCH, RequestFault::CorruptResponse));
     let mut stream = connect(&proxy);
-    assert_eq!((ask(&mut stream, Api::FETCH, 1).unwrap(), proxy.counts().damaged), (1, 0));
+    assert_eq!((exchange(&mut stream, Api::FETCH, 1).unwrap(), proxy.counts().corrupted), (1, 0));
     let large = [&request(Api::FETCH, 2, "tester")[4..], &[0; 4_000]].concat();
-    let mut flipped = || {
+    let mut flipped_bits = || {
         stream.write_all(&framed(&large)).unwrap();
         read_frame(&mut stream).unwrap()[4..].iter().map(|byte| byte.count_ones()).sum::<u32>()
     };
-    assert_eq!((flipped(), flipped()), (1, 0));
-    assert_eq!((proxy.counts().damaged, proxy.clear_rules()), (1, 0));
+    assert_eq!((flipped_bits(), flipped_bits()), (1, 0));
+    assert_eq!((proxy.counts().corrupted, proxy.clear_rules()), (1, 0));
 }
 
 #[test]
-fn connections_are_cut_and_reset_by_client() {
+fn connections_are_cut_and_reset_by_client_id_prefix() {
     let proxy = proxy();
     let (mut one, mut two) = (connect(&proxy), connect(&proxy));
     one.write_all(&request(Api::FETCH, 1, "a-1")).unwrap();
@@ -160,37 +163,41 @@ fn connections_are_cut_and_reset_by_client() {
     assert_eq!(read_frame(&mut one).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     assert_eq!(proxy.reset("b-"), 1);
     assert_eq!(read_frame(&mut two).unwrap_err().kind(), ErrorKind::ConnectionReset);
-    proxy.set_weather(Weather { refuses: true, ..Weather::default() });
-    let refused = ask(&mut connect(&proxy), Api::FETCH, 1).unwrap_err().kind();
+    proxy.set_conditions(NetworkConditions { refuses_connections: true, ..NetworkConditions::default() });
+    let refused = exchange(&mut connect(&proxy), Api::FETCH, 1).unwrap_err().kind();
     assert!(matches!(refused, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe));
 }
 
 #[test]
-fn a_stalled_way_says_nothing_until_the_stall_is_over() {
-    for way in [Way::ToBroker, Way::ToClient] {
+fn stalled_direction_is_silent_until_the_stall_ends() {
+    for direction in [Direction::ToBroker, Direction::ToClient] {
         let proxy = proxy();
         let mut stream = connect(&proxy);
-        assert_eq!(ask(&mut stream, Api::FETCH, 1).unwrap(), 1);
-        proxy.set_weather(Weather { stalled: Some(way), ..Weather::default() });
+        assert_eq!(exchange(&mut stream, Api::FETCH, 1).unwrap(), 1);
+        proxy.set_conditions(NetworkConditions { stalled: Some(direction), ..NetworkConditions::default() });
         stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        assert_eq!(ask(&mut stream, Api::FETCH, 2).unwrap_err().kind(), ErrorKind::WouldBlock, "{way:?}");
-        stream.set_read_timeout(Some(SOON)).unwrap();
-        proxy.set_weather(Weather::default());
+        assert_eq!(exchange(&mut stream, Api::FETCH, 2).unwrap_err().kind(), ErrorKind::WouldBlock, "{direction:?}");
+        stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+        proxy.set_conditions(NetworkConditions::default());
         assert_eq!(read_frame(&mut stream).unwrap(), 2i32.to_be_bytes());
     }
 }
 
 #[test]
-fn delay_and_throttle_cost_at_least_their_time() {
+fn delay_and_throttle_take_at_least_their_time() {
     let proxy = proxy();
     let mut stream = connect(&proxy);
-    for weather in [
-        Weather { delay: Duration::from_millis(40), jitter: Duration::from_millis(10), ..Weather::default() },
-        Weather { bytes_per_second: Some(300), ..Weather::default() },
+    for conditions in [
+        NetworkConditions {
+            delay: Duration::from_millis(40),
+            jitter: Duration::from_millis(10),
+            ..NetworkConditions::default()
+        },
+        NetworkConditions { bytes_per_second: Some(300), ..NetworkConditions::default() },
     ] {
-        proxy.set_weather(weather);
+        proxy.set_conditions(conditions);
         let begun = Instant::now();
-        ask(&mut stream, Api::FETCH, 1).unwrap();
-        assert!(begun.elapsed() > Duration::from_millis(75), "{weather:?}: {:?}", begun.elapsed());
+        exchange(&mut stream, Api::FETCH, 1).unwrap();
+        assert!(begun.elapsed() > Duration::from_millis(75), "{conditions:?}: {:?}", begun.elapsed());
     }
 }

@@ -1,7 +1,7 @@
-"""Makes users and access rules on a broker: `access.py BROKERS < task.json`.
+"""Creates SCRAM users and ACLs on a broker: `access.py BROKERS < task.json`.
 
-The task: {"passwords": {user: password}, "allow": [[user, "topic" | "group" | "transactional_id", name, operation], …]}.
-A name that ends with `*` stands for every name that begins so. Prints nothing; a refusal ends it with a traceback.
+The task is {"passwords": {user: password}, "allow": [[user, "topic" | "group" | "transactional_id", name, operation], …]}.
+A name that ends with `*` is a prefix. Prints nothing; fails with a traceback.
 """
 
 import json
@@ -27,7 +27,7 @@ def credential(user, password):
     return UserScramCredentialUpsertion(user, info, password.encode())
 
 
-def rule(user, kind, name, operation):
+def acl(user, kind, name, operation):
     pattern = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
     return AclBinding(
         ResourceType[kind.upper()],
@@ -48,7 +48,7 @@ def main(brokers):
         credentials = [credential(user, password) for user, password in task["passwords"].items()]
         futures |= admin.alter_user_scram_credentials(credentials)
     if task.get("allow"):
-        futures |= admin.create_acls([rule(*one) for one in task["allow"]])
+        futures |= admin.create_acls([acl(*entry) for entry in task["allow"]])
     for future in futures.values():
         future.result(timeout=20)
 

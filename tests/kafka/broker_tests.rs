@@ -1,4 +1,4 @@
-//! The broker itself: started, asked, killed, restarted.
+//! Tests of the broker fixture: start, kill, terminate, restart, administration.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ fn produce(brokers: &str, topic: &str, partition: i32, payloads: &[String]) {
         .set("bootstrap.servers", brokers)
         .set("enable.idempotence", "true")
         .create()
-        .expect("a producer");
+        .expect("create a producer");
     for payload in payloads {
-        producer.send(BaseRecord::<(), _>::to(topic).partition(partition).payload(payload)).expect("room in the queue");
+        producer.send(BaseRecord::<(), _>::to(topic).partition(partition).payload(payload)).expect("queue a record");
     }
-    producer.flush(Duration::from_secs(30)).expect("all is written");
+    producer.flush(Duration::from_secs(30)).expect("write all records");
 }
 
 fn consume(brokers: &str, topic: &str, count: usize) -> Vec<String> {
@@ -29,10 +29,10 @@ fn consume(brokers: &str, topic: &str, count: usize) -> Vec<String> {
         .set("group.id", "fixture")
         .set("enable.auto.commit", "false")
         .create()
-        .expect("a consumer");
+        .expect("create a consumer");
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, 0, Offset::Beginning).expect("an offset");
-    consumer.assign(&list).expect("assigned");
+    list.add_partition_offset(topic, 0, Offset::Beginning).expect("add a partition");
+    consumer.assign(&list).expect("assign partitions");
     let mut found = Vec::new();
     while found.len() < count {
         let message = consumer.poll(Duration::from_secs(20)).expect("a record in time").expect("a record");
@@ -46,20 +46,20 @@ fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
 }
 
 #[test]
-fn one_node_keeps_its_records_through_kill_and_sigterm() {
+fn node_keeps_its_port_and_records_after_sigkill_and_sigterm() {
     skip_without_own_kafka!();
-    let mut cluster = Cluster::own(&ClusterSpec::new("fixture"));
+    let mut cluster = Cluster::start_own(&ClusterSpec::new("fixture"));
     let (brokers, admin) = (cluster.brokers(), cluster.admin());
     admin.create_topic("numbers", 2, &[]);
     produce(&brokers, "numbers", 0, &numbers(0..100));
     cluster.nodes()[0].kill();
-    assert_eq!(Admin::new(&brokers).broker_count(), None, "a killed broker answers");
+    assert_eq!(Admin::new(&brokers).broker_count(), None, "a killed broker responds");
     cluster.nodes()[0].start();
-    cluster.settle();
+    cluster.wait_until_ready();
     produce(&brokers, "numbers", 0, &numbers(100..200));
-    assert!(cluster.nodes()[0].terminate(Duration::from_secs(30)), "SIGTERM was not obeyed");
+    assert!(cluster.nodes()[0].terminate(Duration::from_secs(30)), "the broker did not stop on SIGTERM");
     cluster.nodes()[0].start();
-    cluster.settle();
+    cluster.wait_until_ready();
     assert_eq!(cluster.brokers(), brokers, "the port changed");
     assert_eq!(consume(&brokers, "numbers", 200), numbers(0..200));
     assert_eq!(admin.watermarks("numbers", 0), (0, 200));
