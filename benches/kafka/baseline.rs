@@ -1,6 +1,5 @@
-//! The bare loops: what the client costs when nothing is done with the records. Each runs as a process of its own. Some
-//! fetch as the client does unless it is told otherwise, which leaves it without records now and then; the others
-//! as the service tells its own.
+//! Baselines: minimal loops that show the cost of the client alone. Each runs in its own process. Some use librdkafka's
+//! default fetch settings, with which the consumer runs dry now and then; others use the service's.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -17,25 +16,25 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use crate::rig::{COMMIT_EVERY, PARTITIONS};
 
-const CALL: Duration = Duration::from_secs(30);
-const TURN: Duration = Duration::from_millis(1);
-/// As much as the service commits at most in one transaction.
-const MOST: u64 = 50_000;
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_TIMEOUT: Duration = Duration::from_millis(1);
+/// The service's limit of records per transaction.
+const MAX_TRANSACTION_RECORDS: u64 = 50_000;
 
-/// Runs for ever: `KIND BROKERS GROUP TOPIC OUTPUT`.
+/// Runs a baseline until it is killed: `KIND BROKERS GROUP TOPIC OUTPUT`.
 pub fn run(arguments: &[String]) {
-    let [kind, brokers, group, topic, output] = arguments else { panic!("peer {arguments:?}") };
+    let [kind, brokers, group, topic, output] = arguments else { panic!("invalid arguments {arguments:?}") };
     match kind.as_str() {
         "copy" => Copier::new(consumer(brokers, group, topic, &[]), brokers, (topic, output), group).run(),
         "copy-tuned" => Copier::new(consumer(brokers, group, topic, &TUNED), brokers, (topic, output), group).run(),
         "consume" => consume(consumer(brokers, group, topic, &[]), topic),
         "consume-tuned" => consume(consumer(brokers, group, topic, &TUNED), topic),
         "consume-batches" => consume_batches(brokers, group, topic),
-        other => panic!("no peer {other}"),
+        other => panic!("unknown baseline {other}"),
     }
 }
 
-/// How the service fetches.
+/// The service's fetch settings.
 const TUNED: [(&str, &str); 2] = [("queued.min.messages", "10000"), ("fetch.queue.backoff.ms", "10")];
 
 fn consumer(brokers: &str, group: &str, topic: &str, tuned: &[(&str, &str)]) -> BaseConsumer {
@@ -52,12 +51,12 @@ fn consumer(brokers: &str, group: &str, topic: &str, tuned: &[(&str, &str)]) -> 
         .set("check.crcs", "true")
         .set("queued.max.messages.kbytes", "16384")
         .create()
-        .expect("a consumer");
-    consumer.subscribe(&[topic]).expect("subscribed");
+        .expect("create a consumer");
+    consumer.subscribe(&[topic]).expect("subscribe");
     consumer
 }
 
-/// Where reading goes on, by partition.
+/// Next offsets by partition.
 #[derive(Debug, Default)]
 struct Positions {
     next: [i64; PARTITIONS],
@@ -65,7 +64,7 @@ struct Positions {
 }
 
 impl Positions {
-    fn pass(&mut self, message: &BorrowedMessage<'_>) {
+    fn advance(&mut self, message: &BorrowedMessage<'_>) {
         self.next[message.partition() as usize] = message.offset() + 1;
         self.records += 1;
     }
@@ -73,13 +72,13 @@ impl Positions {
     fn list(&self, topic: &str) -> TopicPartitionList {
         let mut list = TopicPartitionList::new();
         for (partition, next) in (0..).zip(self.next).filter(|(_, next)| *next > 0) {
-            list.add_partition_offset(topic, partition, Offset::Offset(next)).expect("an offset");
+            list.add_partition_offset(topic, partition, Offset::Offset(next)).expect("add a partition");
         }
         list
     }
 }
 
-/// Consume and produce.
+/// Consumes and produces in transactions.
 struct Copier<'a> {
     consumer: BaseConsumer,
     producer: BaseProducer,
@@ -98,27 +97,27 @@ impl<'a> Copier<'a> {
             .set("transaction.timeout.ms", "20000")
             .set("linger.ms", "25")
             .create()
-            .expect("a producer");
-        producer.init_transactions(CALL).expect("fenced");
+            .expect("create a producer");
+        producer.init_transactions(CALL_TIMEOUT).expect("fence");
         Self { consumer, producer, topic, output }
     }
 
     fn run(&self) {
         loop {
-            self.producer.begin_transaction().expect("a transaction");
-            let mut passed = Positions::default();
+            self.producer.begin_transaction().expect("begin a transaction");
+            let mut positions = Positions::default();
             let begun = Instant::now();
-            while begun.elapsed() < COMMIT_EVERY && passed.records < MOST {
-                // One look at the clock for many records.
+            while begun.elapsed() < COMMIT_EVERY && positions.records < MAX_TRANSACTION_RECORDS {
+                // Reads the clock once for many records.
                 for _ in 0..100 {
-                    let Some(message) = self.consumer.poll(TURN) else { break };
-                    let message = message.expect("a record");
-                    passed.pass(&message);
+                    let Some(message) = self.consumer.poll(POLL_TIMEOUT) else { break };
+                    let message = message.expect("receive a record");
+                    positions.advance(&message);
                     self.copy(&message);
                 }
                 self.producer.poll(Duration::ZERO);
             }
-            self.commit(&passed);
+            self.commit(&positions);
         }
     }
 
@@ -127,68 +126,69 @@ impl<'a> Copier<'a> {
         record.key = message.key();
         record.payload = message.payload();
         record.timestamp = message.timestamp().to_millis();
-        while let Err((error, back)) = self.producer.send(record) {
+        while let Err((error, returned)) = self.producer.send(record) {
             assert!(matches!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)), "copying: {error}");
-            self.producer.poll(TURN);
-            record = back;
+            self.producer.poll(POLL_TIMEOUT);
+            record = returned;
         }
     }
 
-    fn commit(&self, passed: &Positions) {
+    fn commit(&self, positions: &Positions) {
         flush(&self.producer);
-        let list = passed.list(self.topic);
-        if passed.records > 0 {
-            let metadata = self.consumer.group_metadata().expect("a member");
-            self.producer.send_offsets_to_transaction(&list, &metadata, CALL).expect("offsets");
+        let list = positions.list(self.topic);
+        if positions.records > 0 {
+            let metadata = self.consumer.group_metadata().expect("group metadata");
+            self.producer.send_offsets_to_transaction(&list, &metadata, CALL_TIMEOUT).expect("send offsets");
         }
-        self.producer.commit_transaction(CALL).expect("committed");
+        self.producer.commit_transaction(CALL_TIMEOUT).expect("commit");
     }
 }
 
-/// As the service does: the safe flush takes a tenth of a second, and polling spins while it waits.
-#[allow(unsafe_code, reason = "the safe client has no such call")]
+/// Like the service's flush: rdkafka's own sleeps for 100 ms or spins.
+#[allow(unsafe_code, reason = "rdkafka has no such call")]
 fn flush(producer: &BaseProducer) {
     // SAFETY: the client is alive.
-    let flushed = unsafe { sys::rd_kafka_flush(producer.client().native_ptr(), CALL.as_millis() as i32) };
+    let flushed = unsafe { sys::rd_kafka_flush(producer.client().native_ptr(), CALL_TIMEOUT.as_millis() as i32) };
     assert_eq!(flushed, sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
-/// Consumes one record after the other, as the client's own interface gives them.
+/// Consumes one record at a time.
 fn consume(consumer: BaseConsumer, topic: &str) {
     loop {
-        let mut passed = Positions::default();
+        let mut positions = Positions::default();
         let begun = Instant::now();
         while begun.elapsed() < COMMIT_EVERY {
             for _ in 0..1000 {
-                let Some(message) = consumer.poll(TURN) else { break };
-                let message = message.expect("a record");
+                let Some(message) = consumer.poll(POLL_TIMEOUT) else { break };
+                let message = message.expect("receive a record");
                 black_box(message.payload());
-                passed.pass(&message);
+                positions.advance(&message);
             }
         }
-        if passed.records > 0 {
-            consumer.commit(&passed.list(topic), CommitMode::Async).expect("committed");
+        if positions.records > 0 {
+            consumer.commit(&positions.list(topic), CommitMode::Async).expect("commit");
         }
     }
 }
 
-/// Consumes batches, through the service's own client: what is left is the fold.
+/// Consumes batches with the service's own client; the service's additional cost is the fold.
 fn consume_batches(brokers: &str, group: &str, topic: &str) {
     let settings =
         Settings { brokers: brokers.into(), group: group.into(), instance: None, properties: Default::default() };
-    let mut consumer = kafka::Consumer::subscribe(&settings, &[topic]).expect("subscribed");
+    let mut consumer = kafka::Consumer::subscribe(&settings, &[topic]).expect("subscribe");
     let group = consumer.group();
-    let (mut assigned, mut committed): (Vec<(TopicPartition, NextOffset)>, Instant) = (Vec::new(), Instant::now());
-    let mut wait = TURN;
+    let mut assigned: Vec<(TopicPartition, NextOffset)> = Vec::new();
+    let mut committed = Instant::now();
+    let mut wait = POLL_TIMEOUT;
     loop {
-        if let Event::Assign(parts) = consumer.poll(wait) {
-            let starts: Vec<_> = parts.iter().map(|part| (part.clone(), Some(NextOffset(0)))).collect();
-            consumer.assign(&starts).expect("assigned");
-            assigned = parts.into_iter().map(|part| (part, NextOffset(0))).collect();
+        if let Event::Assign(partitions) = consumer.poll(wait) {
+            let starts: Vec<_> = partitions.iter().map(|partition| (partition.clone(), Some(NextOffset(0)))).collect();
+            consumer.assign(&starts).expect("assign partitions");
+            assigned = partitions.into_iter().map(|partition| (partition, NextOffset(0))).collect();
         }
-        wait = TURN;
-        for (part, next) in &mut assigned {
-            for taken in consumer.take(part) {
+        wait = POLL_TIMEOUT;
+        for (partition, next) in &mut assigned {
+            for taken in consumer.take(partition) {
                 if let Taken::Records(records) = taken {
                     records.iter().for_each(|record| {
                         black_box(record.payload());
@@ -199,12 +199,12 @@ fn consume_batches(brokers: &str, group: &str, topic: &str) {
             }
         }
         if committed.elapsed() > COMMIT_EVERY && !assigned.is_empty() {
-            let position = |(part, next): &(TopicPartition, NextOffset)| Position {
-                part: part.clone(),
+            let position = |(partition, next): &(TopicPartition, NextOffset)| Position {
+                part: partition.clone(),
                 next: *next,
                 note: String::new(),
             };
-            group.commit(&assigned.iter().map(position).collect::<Vec<_>>()).expect("committed");
+            group.commit(&assigned.iter().map(position).collect::<Vec<_>>()).expect("commit");
             committed = Instant::now();
         }
     }

@@ -1,54 +1,56 @@
-//! Ebb on a real broker beside bare loops over the same client, the same broker and the same clicks, in one run.
+//! Benchmarks of Ebb on a real broker beside minimal loops over the same client, broker and clicks, in one run.
 //!
-//! Prints what a record costs (processor time and wall time), how long it takes from its producer to a reader of
-//! committed outputs, and how long a killed instance is away. Fails when a bar is missed. `make bench-kafka` runs it;
-//! `EBB_BENCH_CLICKS`, `EBB_BENCH_ROUNDS` and `EBB_BENCH_RESTARTS` make it smaller or larger, arguments choose parts:
-//! `copy`, `consume`, `latency`, `restart`.
+//! Prints CPU and wall time per record, latency from producer to a reader of committed outputs, and the time from restart
+//! to the first output. Fails if a target is missed. `make bench-kafka` runs it; `EBB_BENCH_CLICKS`, `EBB_BENCH_ROUNDS`
+//! and `EBB_BENCH_RESTARTS` change its size, arguments select parts: `copy`, `consume`, `latency`, `restart`.
 
-mod bars;
+mod baseline;
 #[allow(unused_imports, reason = "the tests use more of it")]
 #[path = "../../tests/kafka/broker/mod.rs"]
 mod broker;
 mod latency;
-mod peer;
-mod race;
+#[allow(dead_code, reason = "the tests use more of it")]
+#[path = "../../tests/kafka/log_lines.rs"]
+mod log_lines;
+mod output_reader;
 mod restart;
 mod rig;
-mod tail;
+mod targets;
+mod throughput;
 
 use std::process::ExitCode;
 
-use bars::Bars;
 use rig::Rig;
+use targets::Targets;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    if let Some(("peer", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        peer::run(rest);
+    if let Some(("baseline", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        baseline::run(rest);
         return ExitCode::SUCCESS;
     }
     if let Some(missing) = broker::tools::missing() {
         eprintln!("{missing}");
         return ExitCode::FAILURE;
     }
-    let is_wanted = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
-    let (rig, mut bars) = (Rig::new(), Bars::default());
-    // Without a race of its own the load is one that every machine carries.
+    let is_selected = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
+    let (rig, mut targets) = (Rig::new(), Targets::default());
+    // Unless `copy` measures the capacity: a rate that every machine can sustain.
     let mut rate = 20_000.0;
-    if is_wanted("copy") || is_wanted("consume") {
-        rig.fill();
+    if is_selected("copy") || is_selected("consume") {
+        rig.produce_clicks();
     }
-    if is_wanted("copy") {
-        rate = race::copy(&rig, &mut bars);
+    if is_selected("copy") {
+        rate = throughput::measure_copy(&rig, &mut targets);
     }
-    if is_wanted("consume") {
-        race::consume(&rig, &mut bars);
+    if is_selected("consume") {
+        throughput::measure_consume(&rig, &mut targets);
     }
-    if is_wanted("latency") {
+    if is_selected("latency") {
         latency::measure(&rig, rate / 2.0);
     }
-    if is_wanted("restart") {
-        restart::measure(&rig, &mut bars);
+    if is_selected("restart") {
+        restart::measure(&rig, &mut targets);
     }
-    if bars.print() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if targets.print() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,4 +1,4 @@
-//! Reads committed outputs as they come.
+//! Reads committed outputs as they arrive.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::rig::{Rig, VERDICTS, now_ms, output};
+use crate::rig::{Rig, VERDICTS, now_ms, output_topic};
 
-/// See the module.
-pub struct Tail(BaseConsumer);
+/// A read-committed consumer of all output topics of one input.
+pub struct OutputReader(BaseConsumer);
 
-impl Tail {
-    /// From the present end of all outputs of a topic.
-    pub fn of(rig: &Rig, topic: &str, partitions: usize) -> Self {
+impl OutputReader {
+    /// Starts at the current end of the outputs.
+    pub fn new(rig: &Rig, topic: &str, partitions: usize) -> Self {
         let mut config = ClientConfig::new();
         config
             .set("bootstrap.servers", rig.cluster.brokers())
-            .set("group.id", "tail")
+            .set("group.id", "output-reader")
             .set("enable.auto.commit", "false")
             .set("isolation.level", "read_committed")
             .set("log_level", "0");
-        let consumer: BaseConsumer = config.create().expect("a consumer");
+        let consumer: BaseConsumer = config.create().expect("create a consumer");
         let mut list = TopicPartitionList::new();
         for verdict in VERDICTS {
-            let name = output(topic, verdict);
+            let name = output_topic(topic, verdict);
             for partition in 0..partitions as i32 {
                 let (_, end) = rig.admin.watermarks(&name, partition);
-                list.add_partition_offset(&name, partition, Offset::Offset(end)).expect("an offset");
+                list.add_partition_offset(&name, partition, Offset::Offset(end)).expect("add a partition");
             }
         }
-        consumer.assign(&list).expect("assigned");
+        consumer.assign(&list).expect("assign partitions");
         Self(consumer)
     }
 
-    /// How long ago the next output's record was made, in milliseconds; nothing when none comes within `wait`.
-    pub fn next_age_ms(&self, wait: Duration) -> Option<i64> {
-        let message = self.0.poll(wait)?.expect("an output");
-        Some(now_ms() - message.timestamp().to_millis().expect("the time of the record"))
+    /// The age of the next output in milliseconds, or `None` if none arrives within `timeout`.
+    pub fn next_age_ms(&self, timeout: Duration) -> Option<i64> {
+        let message = self.0.poll(timeout)?.expect("receive an output");
+        Some(now_ms() - message.timestamp().to_millis().expect("a timestamp"))
     }
 }

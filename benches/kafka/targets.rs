@@ -1,31 +1,29 @@
-//! What must be reached, and whether it was.
+//! Performance targets and whether they were met.
 
-/// Every bar that was measured against.
+/// All targets measured so far.
 #[derive(Debug, Default)]
-pub struct Bars {
+pub struct Targets {
     lines: Vec<String>,
     missed: usize,
 }
 
-impl Bars {
-    /// A figure that must not be smaller.
-    pub fn at_least(&mut self, name: &str, figure: f64, bar: f64) {
-        self.note(format!("{name}: {figure:.2}, bar >= {bar}"), figure >= bar);
+impl Targets {
+    pub fn require_at_least(&mut self, name: &str, value: f64, target: f64) {
+        self.record(format!("{name}: {value:.2}, target >= {target}"), value >= target);
     }
 
-    /// A figure that must not be larger.
-    pub fn at_most(&mut self, name: &str, figure: f64, bar: f64) {
-        self.note(format!("{name}: {figure:.2}, bar <= {bar}"), figure <= bar);
+    pub fn require_at_most(&mut self, name: &str, value: f64, target: f64) {
+        self.record(format!("{name}: {value:.2}, target <= {target}"), value <= target);
     }
 
-    fn note(&mut self, line: String, is_met: bool) {
+    fn record(&mut self, line: String, is_met: bool) {
         self.missed += usize::from(!is_met);
         self.lines.push(format!("  {} {line}", if is_met { "met   " } else { "MISSED" }));
     }
 
-    /// Prints all of them; whether all were met, and there were any.
+    /// Prints all targets and returns whether every one was met.
     pub fn print(&self) -> bool {
-        println!("\nbars\n{}", self.lines.join("\n"));
+        println!("\ntargets\n{}", self.lines.join("\n"));
         self.missed == 0
     }
 }
