@@ -21,7 +21,7 @@
 //! | [`partitioner`] | mapping of items to partitions |
 //!
 //! All types that a caller needs are re-exported here.
-#![warn(missing_docs)]
+#![deny(missing_docs)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod aggregate;

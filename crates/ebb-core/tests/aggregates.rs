@@ -1,12 +1,14 @@
-//! Named aggregates end to end: events through shards, answers against the exact ones.
+//! Named aggregates end to end: events through shards, answers compared with an exact oracle.
 
-#[path = "aggregates/exact.rs"]
-mod exact;
-#[path = "aggregates/keys.rs"]
-mod keys;
+#[path = "aggregates/by_key.rs"]
+mod by_key;
+#[path = "aggregates/fixture.rs"]
+mod fixture;
+#[path = "aggregates/oracle.rs"]
+mod oracle;
 #[path = "aggregates/refusals.rs"]
 mod refusals;
+#[path = "aggregates/shards.rs"]
+mod shards;
 #[path = "aggregates/statistics.rs"]
 mod statistics;
-#[path = "aggregates/stream.rs"]
-mod stream;

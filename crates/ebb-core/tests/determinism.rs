@@ -1,4 +1,4 @@
-//! F1: the same log gives the same bytes, for any batch split, any crash point and any restart.
+//! F1: the same log gives the same bytes, whatever the batch sizes, crashes and restarts.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ fn plan(seen: Seen, filter: TimingSpec) -> Arc<Plan> {
     Arc::new(Plan {
         reader,
         max_skew_ms: 60_000,
-        dedup: DedupSpec::new(FilterSpec::learning(filter, 64).expect("a prior"), seen),
+        dedup: DedupSpec::new(FilterSpec::learning(filter, 64).expect("a valid prior"), seen),
         frequency: None,
         aggregates: Vec::new(),
     })
 }
 
-/// An aggregate of every method, by key and with a label that never comes again: keys leave, texts are let go.
+/// An aggregate of every method by key, with labels that never repeat, so that keys are evicted and label texts pruned.
 fn aggregating() -> Arc<Plan> {
     let path = |path: &str| path.parse().unwrap();
     let event = EventSpec {
@@ -63,7 +63,7 @@ fn aggregating() -> Arc<Plan> {
     Arc::new(Plan { reader, aggregates: Method::ALL.map(aggregate).into(), ..(*plan).clone() })
 }
 
-/// Both clocks, both ways of measuring the window.
+/// Time and count windows, measured from the first and from the last sighting.
 fn plans() -> Vec<Arc<Plan>> {
     let time = TimingSpec::time(60_000, 10_000, 8 << 10).unwrap();
     let count = TimingSpec::count(1_000, 8 << 10).unwrap();
@@ -113,7 +113,7 @@ fn uninterrupted(plan: &Arc<Plan>, log: &[Record<'_>]) -> (Vec<Outcome>, Vec<u8>
 }
 
 #[test]
-fn every_batch_split_gives_the_same_verdicts_and_bytes() {
+fn verdicts_and_bytes_do_not_depend_on_batch_sizes() {
     let log = log();
     let log = records(&log);
     for plan in plans() {
@@ -134,7 +134,7 @@ fn every_batch_split_gives_the_same_verdicts_and_bytes() {
 }
 
 #[test]
-fn every_crash_point_and_restart_gives_the_same_verdicts_and_bytes() {
+fn replay_after_a_crash_gives_the_same_verdicts_and_bytes() {
     let log = log();
     let log = records(&log);
     let mut cuts = 0;
@@ -147,10 +147,10 @@ fn every_crash_point_and_restart_gives_the_same_verdicts_and_bytes() {
             let mut shard = Shard::new(plan.clone(), 5).unwrap();
             log[..kept_at].iter().for_each(|record| _ = shard.apply(*record));
             let kept = shard.snapshot();
-            // What is folded after the checkpoint is lost with the process.
+            // State after the checkpoint is lost with the process.
             log[kept_at..crashed_at].iter().for_each(|record| _ = shard.apply(*record));
             let mut restarted = Shard::restore(plan.clone(), 5, &kept).unwrap();
-            assert_eq!(restarted.snapshot(), kept, "a restored shard has the bytes it came from");
+            assert_eq!(restarted.snapshot(), kept, "restoring does not change the bytes");
             let outcomes: Vec<Outcome> = log[kept_at..].iter().map(|record| restarted.apply(*record)).collect();
             assert_eq!(outcomes, expected[kept_at..], "verdicts after a cut at {kept_at}");
             assert_eq!(restarted.snapshot(), bytes, "bytes after a cut at {kept_at}");
@@ -161,7 +161,7 @@ fn every_crash_point_and_restart_gives_the_same_verdicts_and_bytes() {
 }
 
 #[test]
-fn aggregates_of_every_method_survive_every_cut() {
+fn aggregates_of_every_method_are_unchanged_by_restarts() {
     let log = log();
     let log = records(&log);
     let plan = aggregating();
@@ -175,7 +175,7 @@ fn aggregates_of_every_method_survive_every_cut() {
             shard.apply_batch(batch, &mut Vec::new());
             let kept = shard.snapshot();
             shard = Shard::restore(plan.clone(), 5, &kept).unwrap();
-            assert!(shard.snapshot() == kept, "a restored shard has the bytes it came from");
+            assert!(shard.snapshot() == kept, "restoring does not change the bytes");
             rest = after;
         }
         assert!(shard.snapshot() == bytes, "bytes of split {seed}");
@@ -189,8 +189,8 @@ fn aggregates_of_every_method_survive_every_cut() {
 }
 
 #[test]
-fn the_log_is_worth_folding() {
-    // Guards the tests above: a log without repeats, late, future and malformed records would prove little.
+fn test_log_contains_every_kind_of_verdict() {
+    // A log without duplicates, late and malformed records would make the other tests meaningless.
     let log = log();
     let (outcomes, _) = uninterrupted(&plans()[0], &records(&log));
     for name in ["unique", "duplicate", "late", "rejected"] {
@@ -199,8 +199,8 @@ fn the_log_is_worth_folding() {
 }
 
 #[test]
-fn golden_bytes_of_the_fold_are_kept() {
-    // The hash of the state after the whole log: it may change only together with the version of the snapshot.
+fn golden_bytes_of_snapshots_are_unchanged() {
+    // Digest of the state after the whole log. It may change only together with the snapshot version.
     let log = log();
     let log = records(&log);
     let hashes: Vec<String> =

@@ -1,11 +1,10 @@
-//! A flood of keys: an attack on a table of keys. Alone in its process, because it looks at the memory of all of it.
+//! A flood of distinct keys. In its own process, because it measures the memory of the whole process.
 
-#[path = "aggregates/stream.rs"]
-#[allow(dead_code)]
-mod stream;
+#[path = "aggregates/fixture.rs"]
+mod fixture;
 
 use ebb_core::{AggregateParameters, Event, Measure, Method, Shard};
-use stream::{START_MS, event, key, parameters, plan};
+use fixture::{START_MS, event, key, parameters, plan};
 
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -13,7 +12,7 @@ fn resident_bytes() -> u64 {
 }
 
 #[test]
-fn a_million_keys_do_not_fill_the_memory() {
+fn million_keys_use_bounded_memory() {
     let given = AggregateParameters {
         keys: Some(200),
         of: Measure::Count,
@@ -25,7 +24,7 @@ fn a_million_keys_do_not_fill_the_memory() {
     let before = resident_bytes();
     let mut twice_from = 0;
     for index in 0..1_000_000u64 {
-        // Most keys come once, the last hundred thousand twice in a row.
+        // Most keys occur once, the last fifty thousand twice in a row.
         let one = if index < 900_000 { index } else { index / 2 };
         twice_from = one;
         let time_ms = START_MS + index as i64 / 20;

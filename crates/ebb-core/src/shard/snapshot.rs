@@ -46,8 +46,39 @@ impl Shard {
         writer.seal()
     }
 
-    /// Restores a [`Shard::snapshot`] of the same plan and partition. A snapshot made under the previous hash key is
-    /// accepted if the plan has that key; the key rotation begins with it.
+    /// Restores a [`Shard::snapshot`] of the same plan and partition.
+    ///
+    /// A snapshot made under the previous hash key is accepted if the plan has that key. The key rotation begins with it
+    /// and ends when everything recorded under the previous key has expired:
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ebb_core::{DedupSpec, EventSpec, FilterSpec, Plan, Reader, Record, Seen, Shard, Verdict};
+    /// # use ebb_sketch::{filter::timing::TimingSpec, hash::{HashKey, HashKeys}};
+    /// # let plan = |keys: HashKeys| {
+    /// #     let filter = TimingSpec::time(60_000, 0, 1 << 16).unwrap();
+    /// #     Arc::new(Plan {
+    /// #         reader: Arc::new(Reader::new(EventSpec::of_item(vec!["id".parse().unwrap()]), keys).unwrap()),
+    /// #         max_skew_ms: 0,
+    /// #         dedup: DedupSpec::new(FilterSpec::learning(filter, 64).unwrap(), Seen::First),
+    /// #         frequency: None,
+    /// #         aggregates: Vec::new(),
+    /// #     })
+    /// # };
+    /// let (old, new) = (HashKey::new([1; 16]), HashKey::new([2; 16]));
+    /// let mut shard = Shard::new(plan(old.clone().into()), 0)?;
+    /// shard.apply(Record { offset: 0, timestamp_ms: 0, payload: br#"{"id": 7}"# });
+    ///
+    /// let rotating = plan(HashKeys { current: new, previous: Some(old), routing: None });
+    /// let mut shard = Shard::restore(rotating, 0, &shard.snapshot())?;
+    /// let repeat = shard.apply(Record { offset: 1, timestamp_ms: 1_000, payload: br#"{"id": 7}"# });
+    /// assert_eq!(repeat.verdict, Verdict::Duplicate);
+    /// assert!(shard.status().needs_previous_key);
+    ///
+    /// shard.apply(Record { offset: 2, timestamp_ms: 120_000, payload: br#"{"id": 8}"# });
+    /// assert!(!shard.status().needs_previous_key);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn restore(plan: Arc<Plan>, partition: u32, bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = codec::Reader::open(KIND, VERSION, bytes)?;
         let identity = reader.raw(32)?;

@@ -1,4 +1,4 @@
-//! What is refused, of events and of questions.
+//! Events and questions that an aggregate refuses.
 
 use ebb_core::{
     AggregateError, AggregateParameters, AggregateSpec, AggregateSpecError, Event, KeyScope, Measure, Method, Refusal,
@@ -6,23 +6,24 @@ use ebb_core::{
 };
 use ebb_sketch::aggregate::answer::TopMode;
 
-use crate::stream::{Fed, START_MS, ask, event, key, parameters, plan, question};
+use crate::fixture::{START_MS, event, key, parameters, plan};
+use crate::shards::{ShardFixture, ask, question};
 
 const EXPONENTIAL: &str = "exponential:half_life=15s";
 
-fn refused(fed: &Fed, refusal: Refusal) -> u64 {
-    fed.shard.status().aggregates[0].refused[refusal as usize]
+fn refused(fixture: &ShardFixture, refusal: Refusal) -> u64 {
+    fixture.shard.status().aggregates[0].refused[refusal as usize]
 }
 
 #[test]
-fn a_refused_event_is_counted_by_reason_and_keeps_its_verdict_and_changes_no_answer() {
+fn refused_event_is_counted_and_changes_no_answer() {
     for (method, decay) in [(Method::Robust, None), (Method::Cascade, None), (Method::Forward, Some(EXPONENTIAL))] {
         let plan = plan(parameters(method, decay));
-        let mut fed = Fed::new(&plan, 0);
+        let mut fixture = ShardFixture::new(&plan, 0);
         let good = |item| event(item, START_MS + item as i64);
-        (0..10).for_each(|item| fed.fold(&good(item)));
+        (0..10).for_each(|item| fixture.fold(&good(item)));
         let asked = question(KeyScope::Whole, Some(EXPONENTIAL), Statistic::Sum);
-        let before = fed.shard.aggregate(&asked).unwrap().result;
+        let before = fixture.shard.aggregate(&asked).unwrap().result;
         let bad = [
             (Event { value: Some(-0.25), ..good(9) }, Refusal::Value),
             (Event { value: Some(1_000.2), ..good(9) }, Refusal::Value),
@@ -35,43 +36,44 @@ fn a_refused_event_is_counted_by_reason_and_keeps_its_verdict_and_changes_no_ans
             (Event { time_ms: Some(i64::MIN), ..good(9) }, Refusal::Time),
         ];
         for (item, (event, refusal)) in bad.into_iter().enumerate() {
-            let count = refused(&fed, refusal);
-            fed.fold(&Event { item: good(100 + item as u64).item, ..event });
-            assert_eq!(refused(&fed, refusal), count + 1, "{refusal:?}");
-            let verdict = fed.taken.last().unwrap().1;
+            let count = refused(&fixture, refusal);
+            fixture.fold(&Event { item: good(100 + item as u64).item, ..event });
+            assert_eq!(refused(&fixture, refusal), count + 1, "{refusal:?}");
+            let verdict = fixture.applied.last().unwrap().1;
             assert!(matches!(verdict, Verdict::Unique | Verdict::Late), "{verdict:?}");
         }
-        assert_eq!(fed.shard.aggregate(&asked).unwrap().result, before, "{method:?}");
-        assert_eq!(fed.shard.status().aggregates[0].events, 10);
-        assert_eq!(fed.shard.status().counts.total(), 19);
+        assert_eq!(fixture.shard.aggregate(&asked).unwrap().result, before, "{method:?}");
+        assert_eq!(fixture.shard.status().aggregates[0].events, 10);
+        assert_eq!(fixture.shard.status().counts.total(), 19);
     }
 }
 
 #[test]
-fn events_past_the_horizon_are_late_where_there_is_one_and_fade_where_there_is_none() {
+fn events_past_the_horizon_are_refused_as_late() {
     for (method, decay, late) in
         [(Method::Robust, None, 1), (Method::Division, Some(EXPONENTIAL), 1), (Method::Forward, Some(EXPONENTIAL), 0)]
     {
-        let mut fed = Fed::new(&plan(parameters(method, decay)), 0);
-        fed.fold(&event(1, START_MS));
-        fed.fold(&event(2, START_MS - 119_999));
-        fed.fold(&event(3, START_MS - 120_000));
-        assert_eq!(refused(&fed, Refusal::Late), late, "{method:?}");
+        let mut fixture = ShardFixture::new(&plan(parameters(method, decay)), 0);
+        fixture.fold(&event(1, START_MS));
+        fixture.fold(&event(2, START_MS - 119_999));
+        fixture.fold(&event(3, START_MS - 120_000));
+        assert_eq!(refused(&fixture, Refusal::Late), late, "{method:?}");
     }
 }
 
 #[test]
-fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
-    let fed = |given: AggregateParameters| {
-        let mut fed = Fed::new(&plan(given), 0);
-        (0..100).for_each(|item| fed.fold(&event(item, START_MS + item as i64)));
-        [fed]
+fn unanswerable_questions_are_refused_with_a_reason() {
+    let fixture = |given: AggregateParameters| {
+        let mut fixture = ShardFixture::new(&plan(given), 0);
+        (0..100).for_each(|item| fixture.fold(&event(item, START_MS + item as i64)));
+        [fixture]
     };
-    let why = |shards: &[Fed], part, decay, statistic| ask(shards, &question(part, decay, statistic)).unwrap_err();
-    let cascade = fed(parameters(Method::Cascade, None));
-    let robust = fed(parameters(Method::Robust, None));
-    let forward = fed(parameters(Method::Forward, Some(EXPONENTIAL)));
-    let integral = fed(parameters(Method::Integral, Some("window:40s")));
+    let why =
+        |shards: &[ShardFixture], part, decay, statistic| ask(shards, &question(part, decay, statistic)).unwrap_err();
+    let cascade = fixture(parameters(Method::Cascade, None));
+    let robust = fixture(parameters(Method::Robust, None));
+    let forward = fixture(parameters(Method::Forward, Some(EXPONENTIAL)));
+    let integral = fixture(parameters(Method::Integral, Some("window:40s")));
     for shards in [&cascade, &robust] {
         let told = why(shards, KeyScope::Whole, Some("window:121s"), Statistic::Sum).to_string();
         assert!(told.contains("120000"), "{told}");
@@ -89,9 +91,9 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
     assert!(why(&cascade, KeyScope::Whole, None, Statistic::Quantiles(vec![1.5])).to_string().contains("1.5"));
     assert!(matches!(why(&cascade, KeyScope::Whole, None, Statistic::Rank(f64::NAN)), AggregateError::Value(_)));
     assert_eq!(why(&cascade, KeyScope::Key(key(0)), None, Statistic::Sum), AggregateError::NotByKey);
-    let keyed = fed(AggregateParameters { keys: Some(3), ..parameters(Method::Cascade, None) });
+    let keyed = fixture(AggregateParameters { keys: Some(3), ..parameters(Method::Cascade, None) });
     assert_eq!(why(&keyed, KeyScope::Key(key(77)), None, Statistic::Sum), AggregateError::NoSuchKey);
-    let counted = fed(AggregateParameters { of: Measure::Count, top: None, ..parameters(Method::Robust, None) });
+    let counted = fixture(AggregateParameters { of: Measure::Count, top: None, ..parameters(Method::Robust, None) });
     for statistic in [Statistic::Mean, Statistic::Quantiles(vec![0.5]), Statistic::Rank(1.0), top(0.5)] {
         assert!(matches!(why(&counted, KeyScope::Whole, None, statistic), AggregateError::NotKept { .. }));
     }
@@ -101,7 +103,7 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
 }
 
 #[test]
-fn specifications_that_cannot_work_are_refused_and_say_which_key_to_change() {
+fn invalid_parameters_name_the_configuration_key() {
     let refused = |given| AggregateSpec::new(given).map(|_| ()).unwrap_err();
     let given = |method, decay| parameters(method, decay);
     for method in [Method::Forward, Method::Division, Method::Integral] {

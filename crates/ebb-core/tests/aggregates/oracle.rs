@@ -1,34 +1,34 @@
-//! What the answers ought to be: every event, weighed one by one.
+//! ExactOracle answers, computed from all events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_core::{Event, Method, Selection, Verdict};
 use ebb_sketch::decay::Decay;
 
-use crate::stream::Fed;
+use crate::shards::ShardFixture;
 
-/// One event that counts: value, label and decayed weight.
+/// Value, label and decayed weight of one event.
 #[derive(Debug, Clone)]
-pub struct Weighed {
+pub struct WeightedEvent {
     pub value: f64,
     pub label: String,
     pub amount: f64,
 }
 
-/// Everything that counts under a decay, as of the newest event of all shards.
-pub struct Exact(pub Vec<Weighed>);
+/// All selected events under a decay, as of the newest event of all shards.
+pub struct ExactOracle(pub Vec<WeightedEvent>);
 
-impl Exact {
-    pub fn of(shards: &[Fed], decay: &Decay, wanted: impl Fn(&Event) -> bool) -> Self {
+impl ExactOracle {
+    pub fn of(shards: &[ShardFixture], decay: &Decay, wanted: impl Fn(&Event) -> bool) -> Self {
         let spec = &shards[0].shard.plan().aggregates[0];
         let given = spec.parameters();
-        let now_ms = shards.iter().filter_map(|fed| fed.shard.as_of().time_ms).max().unwrap();
+        let now_ms = shards.iter().filter_map(|fixture| fixture.shard.as_of().time_ms).max().unwrap();
         let mut seen = BTreeSet::new();
-        let mut weighed = Vec::new();
-        for (event, verdict) in shards.iter().flat_map(|fed| &fed.taken) {
+        let mut weighted = Vec::new();
+        for (event, verdict) in shards.iter().flat_map(|fixture| &fixture.applied) {
             let sampled = matches!(given.method, Method::Robust | Method::Integral);
             let counts = given.over == Selection::All || *verdict == Verdict::Unique;
-            // Sampling sketches know an observation again.
+            // Sampling sketches count an observation once.
             if !wanted(event) || !counts || (sampled && !seen.insert(event.id)) {
                 continue;
             }
@@ -38,9 +38,9 @@ impl Exact {
                 _ => weight * decay.weight((now_ms - time_ms) as u64),
             };
             let (value, label) = (event.value.unwrap(), event.labels[0].to_string());
-            weighed.push(Weighed { value, label, amount });
+            weighted.push(WeightedEvent { value, label, amount });
         }
-        Self(weighed)
+        Self(weighted)
     }
 
     pub fn count(&self) -> f64 {
@@ -51,7 +51,7 @@ impl Exact {
         self.0.iter().map(|one| one.amount * one.value).sum()
     }
 
-    pub fn share(&self, selects: impl Fn(&Weighed) -> bool) -> f64 {
+    pub fn share(&self, selects: impl Fn(&WeightedEvent) -> bool) -> f64 {
         self.0.iter().filter(|one| selects(one)).map(|one| one.amount).sum::<f64>() / self.count()
     }
 
@@ -75,7 +75,7 @@ impl Exact {
     }
 }
 
-/// The whole parts of 1024 times the weight that are alive.
+/// The weight under an integral decay: 1024 times the weight, decayed per tick and rounded down.
 fn integral(decay: &Decay, weight: f64, now_ms: i64, time_ms: i64) -> f64 {
     let tick_ms = match (decay.rate(), decay.power()) {
         (Some(rate), _) => (1.0 / (rate * 4096.0)).floor().max(1.0) as i64,

@@ -1,4 +1,4 @@
-//! The dedup view as a whole: penalties, priors, rules, isolated keys and the choice of filter, through the shard.
+//! The dedup view through the shard: penalties, priors, rules, isolated keys and every kind of filter.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn question(shard: &Shard, key: &str, id: u64) -> Question {
 }
 
 #[test]
-fn without_penalties_the_answer_is_the_filters_own() {
+fn without_penalties_the_answer_is_the_plain_filter_answer() {
     let mut shard = shard(learning(1 << 16));
     record(&mut shard, &event("a", 1, 1_000, 0.0), 1_000);
     let answer = shard.ask(&question(&shard, "a", 1)).unwrap();
@@ -67,7 +67,7 @@ fn without_penalties_the_answer_is_the_filters_own() {
 }
 
 #[test]
-fn a_given_share_and_penalties_decide_by_the_least_expected_cost() {
+fn verdict_minimises_the_expected_penalty() {
     let spec = FilterSpec::Timing { spec: timing(1 << 10), prior: PriorSpec::Constant(Share::new(1e-4).unwrap()) };
     let mut shard = shard(DedupSpec::new(spec, Seen::Last));
     for id in 0..2_000 {
@@ -79,7 +79,7 @@ fn a_given_share_and_penalties_decide_by_the_least_expected_cost() {
     };
     let unsure =
         (5_000..9_000).find(|id| ask(*id, 1.0, 1.0).belief.is_some_and(|b| b.inside > 0.01 && b.inside < 0.99));
-    let unsure = unsure.expect("a filter this small is unsure about some items");
+    let unsure = unsure.expect("a filter this small is uncertain about some items");
     let answer = ask(unsure, 1.0, 1.0);
     let (belief, decision) = (answer.belief.unwrap(), answer.decision.unwrap());
     assert_eq!(answer.basis, Basis::Posterior);
@@ -92,19 +92,19 @@ fn a_given_share_and_penalties_decide_by_the_least_expected_cost() {
 }
 
 #[test]
-fn costs_come_from_the_event_and_bad_ones_are_its_mistake() {
+fn event_with_negative_or_missing_cost_is_rejected_as_schema() {
     let penalty = PenaltySpec { false_duplicate: Cost::Field(0), missed_duplicate: Cost::Constant(1.0) };
     let mut shard = shard(DedupSpec { penalty: Some(penalty), ..learning(1 << 16) });
     assert_eq!(record(&mut shard, &event("a", 1, 1_000, 0.5), 1_000), Verdict::Unique);
     let before = shard.as_of().time_ms;
     assert_eq!(record(&mut shard, &event("a", 2, 1_500, -0.5), 1_500), Verdict::Rejected(Reason::Schema));
-    assert_eq!(shard.as_of().time_ms, before, "a rejected event moves nothing");
+    assert_eq!(shard.as_of().time_ms, before, "a rejected event does not advance the clock");
     let missing = r#"{"key":"a","id":3,"t":1000,"tier":1}"#;
     assert_eq!(record(&mut shard, missing, 1_500), Verdict::Rejected(Reason::Schema));
 }
 
 #[test]
-fn penalties_and_the_fields_they_come_from_may_change_without_forgetting() {
+fn penalties_can_change_without_losing_state() {
     let priced = PenaltySpec { false_duplicate: Cost::Field(0), missed_duplicate: Cost::Constant(1.0) };
     let mut before = shard(DedupSpec { penalty: Some(priced), ..learning(1 << 16) });
     record(&mut before, &event("a", 1, 1_000, 0.5), 1_000);
@@ -116,7 +116,7 @@ fn penalties_and_the_fields_they_come_from_may_change_without_forgetting() {
 }
 
 #[test]
-fn rules_give_keys_their_own_window_and_penalty() {
+fn key_rules_override_window_and_penalty() {
     let keys = reader();
     let free = PenaltySpec { false_duplicate: Cost::Constant(1.0), missed_duplicate: Cost::Constant(0.0) };
     let rules = KeyRules::new([
@@ -134,14 +134,14 @@ fn rules_give_keys_their_own_window_and_penalty() {
     assert_eq!(
         record(&mut shard, &event("free", 1, 31_000, 0.0), 31_000),
         Verdict::Unique,
-        "a missed one costs nothing"
+        "a missed duplicate costs nothing"
     );
     let asked = Question { window: Some(Span::Milliseconds(WINDOW_MS)), ..question(&shard, "short", 1) };
-    assert_eq!(shard.ask(&asked).unwrap().verdict, Verdict::Duplicate, "a question's window goes before the rule's");
+    assert_eq!(shard.ask(&asked).unwrap().verdict, Verdict::Duplicate, "the window of a question overrides the rule");
 }
 
 #[test]
-fn the_decayed_count_is_told_with_the_answer() {
+fn answer_contains_the_decayed_count() {
     let mut shard = shard(learning(1 << 16));
     for n in 0..5 {
         record(&mut shard, &event("a", 1, 1_000 + n, 0.0), 1_000 + n);
@@ -151,7 +151,7 @@ fn the_decayed_count_is_told_with_the_answer() {
     assert!(shard.ask(&question(&shard, "a", 2)).unwrap().frequency.unwrap().value < 1e-9);
 }
 
-/// What share of new items of a quiet key is called a duplicate, while another key is flooded with distinct items.
+/// Share of new items of a quiet key that are called duplicates while another key is flooded with distinct items.
 fn false_duplicates(mut shard: Shard, flood_per_round: u64) -> f64 {
     let mut random = Random::new(4);
     let (mut wrong, mut asked) = (0u32, 0u32);
@@ -181,7 +181,7 @@ fn isolating(memory: u64) -> DedupSpec {
 }
 
 #[test]
-fn a_flood_on_one_key_leaves_the_others_alone_when_keys_are_isolated() {
+fn flood_on_an_isolated_key_does_not_raise_false_duplicates_of_others() {
     const MEMORY: u64 = 128 << 10;
     let quiet = false_duplicates(shard(learning(MEMORY)), 0);
     let shared = false_duplicates(shard(learning(MEMORY)), 10);
@@ -189,13 +189,13 @@ fn a_flood_on_one_key_leaves_the_others_alone_when_keys_are_isolated() {
     println!(
         "false duplicates of a quiet key: alone {quiet:.4}, flooded {shared:.4}, flooded and isolated {isolated:.4}"
     );
-    assert!(shared > 10.0 * quiet.max(0.01), "the flood must hurt without isolation: {shared}");
+    assert!(shared > 10.0 * quiet.max(0.01), "without isolation the flood must raise false duplicates: {shared}");
     assert!((isolated - quiet).abs() <= 0.002 + 0.5 * quiet, "{isolated} instead of {quiet}");
 }
 
 #[test]
-fn nothing_is_forgotten_when_a_key_moves_into_its_own_filter_or_out_of_it() {
-    // More heavy keys than filters, one after the other: each moves in, is moved out by the next, and leaves.
+fn isolating_and_evicting_keys_forgets_nothing() {
+    // More heavy keys than filters, one after the other: each is isolated, then evicted by the next.
     let mut shard = shard(isolating(16 << 10));
     let mut accepted: Vec<(String, u64, i64)> = Vec::new();
     let (mut random, mut most_isolated) = (Random::new(8), 0);
@@ -216,11 +216,11 @@ fn nothing_is_forgotten_when_a_key_moves_into_its_own_filter_or_out_of_it() {
         }
         most_isolated = most_isolated.max(shard.status().isolated_keys);
     }
-    assert_eq!(most_isolated, 4, "all filters were given away");
+    assert_eq!(most_isolated, 4, "all filters were in use");
 }
 
 #[test]
-fn every_filter_continues_from_its_snapshot_as_if_uninterrupted() {
+fn every_filter_continues_from_its_snapshot() {
     let fading = |rule| FilterSpec::Fading {
         spec: FadingSpec::new(Size::in_memory(4096).unwrap(), 4, 8, 7, rule).unwrap(),
         scale: ImportanceScale::new(5.0, 7).unwrap(),
