@@ -7,7 +7,7 @@ use ebb::metrics::Metrics;
 use ebb::store::{ShardId, Store, StoreOptions};
 use ebb::workers::{Place, Placed, Readiness, Stream, Streams, Workers, WorkersOptions};
 use ebb_core::{DedupSpec, EventSpec, FilterSpec, NextOffset, Plan, Reader, Seen};
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 
 const SHARDS: u32 = 12;

@@ -12,14 +12,14 @@ use ebb_core::{
     Shard, Statistic, TimeUnit, TopName, Verdict, Weighting,
 };
 use ebb_sketch::aggregate::answer::TopMode;
-use ebb_sketch::filter::frequency::FrequencySpec;
-use ebb_sketch::filter::frequency::forward::ForwardSpec;
-use ebb_sketch::filter::importance::{ImportanceScale, Rule as RaiseRule};
+use ebb_sketch::filter::belief::ArrivalShare;
 use ebb_sketch::filter::inference::PriorSpec;
-use ebb_sketch::filter::places::Size;
-use ebb_sketch::filter::posterior::Share;
-use ebb_sketch::filter::stable::FadingSpec;
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::structure::frequency::FrequencySpec;
+use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::stable::StableSpec;
+use ebb_sketch::filter::structure::stable::importance::{ImportanceRule as RaiseRule, ImportanceScale};
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::{HashKey, HashKeys};
 use ebb_sketch::random::Random;
 use support::{Ebb, free_address};
@@ -55,17 +55,17 @@ enum Kind {
 const ALL: [Kind; 6] = [Kind::First, Kind::Last, Kind::Counted, Kind::Isolated, Kind::Fading, Kind::Classic];
 
 fn filter(kind: Kind) -> FilterSpec {
-    let prior = PriorSpec::Constant(Share::new(0.001).unwrap());
+    let prior = PriorSpec::Constant(ArrivalShare::new(0.001).unwrap());
     match kind {
         Kind::First | Kind::Last | Kind::Isolated => {
             FilterSpec::Timing { spec: TimingSpec::time(WINDOW_MS, LATENESS_MS, 1 << 20).unwrap(), prior }
         }
         Kind::Counted => FilterSpec::Timing { spec: TimingSpec::count(500, 1 << 20).unwrap(), prior },
         Kind::Fading => {
-            let spec = FadingSpec::new(Size::in_memory(1 << 12).unwrap(), 4, 32, 7, RaiseRule::Stable).unwrap();
+            let spec = StableSpec::new(CellLayout::in_memory(1 << 12).unwrap(), 4, 32, 7, RaiseRule::Stable).unwrap();
             FilterSpec::Fading { spec, scale: ImportanceScale::new(10.0, 7).unwrap() }
         }
-        Kind::Classic => FilterSpec::Classic { size: Size::in_memory(1 << 20).unwrap(), hashes: 6, share: None },
+        Kind::Classic => FilterSpec::Classic { size: CellLayout::in_memory(1 << 20).unwrap(), hashes: 6, share: None },
     }
 }
 
@@ -85,7 +85,7 @@ fn plan(kind: Kind, keys: HashKeys) -> Arc<Plan> {
         let short = KeyRule { window: Some(60_000), penalty: None };
         dedup.rules = KeyRules::new([(reader.key_fingerprint("short"), short)]);
     }
-    let frequency = ForwardSpec::new(Size::in_memory(1 << 16).unwrap(), 3, HALF_LIFE_MS).unwrap();
+    let frequency = ForwardSpec::new(CellLayout::in_memory(1 << 16).unwrap(), 3, HALF_LIFE_MS).unwrap();
     Arc::new(Plan {
         reader: Arc::new(reader),
         max_skew_ms: 1_000,

@@ -7,7 +7,7 @@ use super::scalars::{DecaySyntax, DurationRange, Fraction, IntegerRange, Positiv
 use super::stream::{EventConfig, Path, PathSyntax, parse_path};
 use super::tree::Node;
 use ebb_core::{AggregateParameters, AggregateSpec, Method, Selection, Weighting};
-use ebb_sketch::filter::frequency::optimised::Carry;
+use ebb_sketch::filter::structure::frequency::optimised::Carry;
 use ebb_sketch::units::DurationMs;
 
 const DAY_MS: u64 = 86_400_000;

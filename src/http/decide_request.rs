@@ -12,7 +12,7 @@ use super::body::parse_json;
 use super::fields::{AnyEvent, AtLeastField, EventBatch, ExactNumber, body_partition};
 use super::problem::{Problem, ProblemKind};
 use crate::workers::{AtLeast, Depth};
-use ebb_core::{Penalties, QuestionError, Share, Span};
+use ebb_core::{ArrivalShare, Penalties, QuestionError, Span};
 use ebb_sketch::units::{DurationMs, parse_duration_ms};
 
 /// Maximum number of events of a batch with `explain`: an explanation is as long as dozens of decisions.
@@ -86,7 +86,7 @@ pub(super) enum DecideAction {
 pub(super) struct QuestionOptions {
     pub(super) window: Option<Span>,
     pub(super) penalties: Option<Penalties>,
-    pub(super) share: Option<Share>,
+    pub(super) share: Option<ArrivalShare>,
     pub(super) at_least: AtLeast,
     pub(super) depth: Depth,
 }
@@ -123,7 +123,7 @@ impl<'a> DecideRequest<'a> {
             DecideAction::Ask(QuestionOptions {
                 window: window.as_deref().map(parse_window).transpose()?,
                 penalties: penalties.transpose().map_err(|error| invalid(&error))?,
-                share: prior.map(|prior| Share::new(prior.0)).transpose().map_err(|error| invalid(&error))?,
+                share: prior.map(|prior| ArrivalShare::new(prior.0)).transpose().map_err(|error| invalid(&error))?,
                 at_least: AtLeastField::or_anywhere(at_least),
                 depth: if explain { Depth::Details } else { Depth::Verdict },
             })

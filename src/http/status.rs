@@ -21,7 +21,7 @@ use super::problem::Problem;
 use super::routes::Api;
 use crate::workers::{PartitionStatus, Stream};
 use ebb_core::{AggregateSpec, AggregateStatus, KeyCounts, Reason, Refusal, Seen, VerdictCounts};
-use ebb_sketch::filter::frequency::FrequencySpec;
+use ebb_sketch::filter::structure::frequency::FrequencySpec;
 use ebb_sketch::units::DurationMs;
 
 /// All streams.

@@ -5,13 +5,13 @@ use std::hint::black_box;
 use super::journal_entry::{self, StoredEntry};
 use super::manifest::{CheckpointIdentity, CheckpointManifest};
 use super::{JournalRecord, NextOffset, ShardId, metadata};
-use ebb_sketch::hash::KeyPrint;
+use ebb_sketch::hash::KeyDigest;
 
 const KEY: [u8; 16] = [5; 16];
 
 pub fn manifest_seeds() -> Vec<Vec<u8>> {
     let identity =
-        CheckpointIdentity { config_hash: [1; 32], key_digest: KeyPrint([2; 8]), log: "journal".into(), schema: 1 };
+        CheckpointIdentity { config_hash: [1; 32], key_digest: KeyDigest([2; 8]), log: "journal".into(), schema: 1 };
     let shard = ShardId { stream: "clicks".into(), partition: 3 };
     let manifest =
         CheckpointManifest { shard, generation: 7, identity, next: NextOffset(99), bytes: 5000, hash: [6; 32] };

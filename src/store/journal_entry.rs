@@ -77,9 +77,9 @@ impl StoredEntry {
     }
 
     pub fn decode(&self, key: &ShardKey) -> Result<Vec<ReplayedRecord>, CodecError> {
-        let (length, sealed) = self.framed.split_first_chunk::<LENGTH_BYTES>().ok_or(CodecError::Short)?;
+        let (length, sealed) = self.framed.split_first_chunk::<LENGTH_BYTES>().ok_or(CodecError::Truncated)?;
         if !self.is_contiguous || u32::from_le_bytes(*length) as usize != sealed.len() {
-            return Err(CodecError::Short);
+            return Err(CodecError::Truncated);
         }
         let mut r = Reader::open(ENTRY, VERSION, sealed)?;
         if r.raw(key.len())? != key || r.u64()? != self.first {

@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use ebb_sketch::codec::{CodecError, Kind, Reader, Writer};
-use ebb_sketch::hash::KeyPrint;
+use ebb_sketch::hash::KeyDigest;
 
 use super::{NextOffset, ShardId};
 
@@ -17,7 +17,7 @@ const VERSION: u16 = 1;
 #[derive(Clone, PartialEq, Eq)]
 pub struct CheckpointIdentity {
     pub config_hash: [u8; 32],
-    pub key_digest: KeyPrint,
+    pub key_digest: KeyDigest,
     /// The log that the offsets belong to. A topic that was deleted and created again is another log.
     pub log: String,
     /// Version of the state's encoding.
@@ -46,7 +46,7 @@ pub enum CheckpointRefusal {
     #[error("saved under another configuration")]
     Config,
     #[error("saved under another hash key ({found:?})", found = .0)]
-    HashKey(KeyPrint),
+    HashKey(KeyDigest),
     #[error("its offsets belong to log {0:?}")]
     Log(String),
     #[error("its state has schema {0}")]
@@ -91,7 +91,7 @@ impl CheckpointManifest {
             generation: r.u64()?,
             identity: CheckpointIdentity {
                 config_hash: array(&mut r)?,
-                key_digest: KeyPrint(array(&mut r)?),
+                key_digest: KeyDigest(array(&mut r)?),
                 log: text(&mut r)?,
                 schema: u16::try_from(r.u32()?).map_err(|_| CodecError::invalid("schema", "greater than 65535"))?,
             },
@@ -135,7 +135,7 @@ impl CheckpointManifest {
 }
 
 fn array<const N: usize>(r: &mut Reader<'_>) -> Result<[u8; N], CodecError> {
-    r.raw(N)?.try_into().map_err(|_| CodecError::Short)
+    r.raw(N)?.try_into().map_err(|_| CodecError::Truncated)
 }
 
 fn text(r: &mut Reader<'_>) -> Result<String, CodecError> {
@@ -153,7 +153,7 @@ mod tests {
             generation: 7,
             identity: CheckpointIdentity {
                 config_hash: [1; 32],
-                key_digest: KeyPrint([2; 8]),
+                key_digest: KeyDigest([2; 8]),
                 log: "clicks@1".into(),
                 schema: 4,
             },

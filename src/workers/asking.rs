@@ -17,7 +17,7 @@ use ebb_core::{
     AggregateAnswer, AggregateQuestion, AsOf, KeyScope, LogDigest, NextOffset, PartialAggregate, Question,
     QuestionError, Subject, Verdict,
 };
-use ebb_sketch::filter::frequency::Count;
+use ebb_sketch::filter::structure::frequency::DecayedCount;
 use ebb_sketch::hash::Fingerprint;
 
 /// How far the log must be folded before an answer is given.
@@ -56,7 +56,7 @@ pub struct Answers {
 /// Decayed counts of a list of items, none where the stream keeps none.
 #[derive(Debug)]
 pub struct Counted {
-    pub counts: Vec<Option<Count>>,
+    pub counts: Vec<Option<DecayedCount>>,
     /// Of each partition that was asked.
     pub as_of: Vec<AsOf>,
 }
@@ -201,7 +201,7 @@ impl Stream {
     /// How often items came of late. What several partitions have counted is added up.
     pub async fn count(&self, subjects: Vec<Subject>, at_least: &AtLeast) -> Result<Counted, AskError> {
         self.check(at_least)?;
-        let mut counts: Vec<Option<Count>> = vec![None; subjects.len()];
+        let mut counts: Vec<Option<DecayedCount>> = vec![None; subjects.len()];
         let mut known = vec![false; subjects.len()];
         let groups = self.grouped_by_home(subjects, |subject| subject.route);
         let asked = groups.into_iter().map(|(partition, (places, subjects))| {
@@ -215,7 +215,7 @@ impl Stream {
                 known[place] = true;
                 counts[place] = match (counts[place], one) {
                     (Some(a), Some(b)) => {
-                        Some(Count { value: a.value + b.value, lower_bound: a.lower_bound || b.lower_bound })
+                        Some(DecayedCount { value: a.value + b.value, lower_bound: a.lower_bound || b.lower_bound })
                     }
                     (one, other) => one.or(other),
                 };

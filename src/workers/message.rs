@@ -10,7 +10,7 @@ use ebb_core::{
     AggregateError, AggregateQuestion, Answer, AnswerDetails, AsOf, Event, NextOffset, Outcome, PREFETCH_BATCH,
     PartialAggregate, Question, QuestionError, Shard, ShardStatus, Subject,
 };
-use ebb_sketch::filter::frequency::Count;
+use ebb_sketch::filter::structure::frequency::DecayedCount;
 
 /// An event to be recorded: its payload for the journal, and what the edge read from it.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ pub(super) enum Inquiry {
     /// How often, of late; nothing where the stream keeps no counts.
     Count {
         subjects: Vec<Subject>,
-        reply: oneshot::Sender<Answered<Option<Count>>>,
+        reply: oneshot::Sender<Answered<Option<DecayedCount>>>,
     },
     /// What the shard has to say to a question that all shards answer together.
     Aggregate {
@@ -189,7 +189,7 @@ pub(super) enum Inquiry {
 pub(super) enum Reply {
     Recorded(oneshot::Sender<Result<Vec<Recorded>, RecordError>>, Result<Vec<Recorded>, RecordError>),
     Decided(oneshot::Sender<Answered<Result<Decided, QuestionError>>>, Answered<Result<Decided, QuestionError>>),
-    Counted(oneshot::Sender<Answered<Option<Count>>>, Answered<Option<Count>>),
+    Counted(oneshot::Sender<Answered<Option<DecayedCount>>>, Answered<Option<DecayedCount>>),
     Part(oneshot::Sender<Result<PartialAggregate, AggregateError>>, Result<PartialAggregate, AggregateError>),
 }
 

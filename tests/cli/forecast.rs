@@ -1,12 +1,12 @@
 //! What `ebb plan` forecasts is what the planned filter does, simulated: false duplicates within 15%, the penalty of the
 //! standard answer within 15%, and that of the posterior between half of the forecast and 1.2 of it.
 
-use ebb_sketch::filter::decision::Penalties;
-use ebb_sketch::filter::forecast::{Expected, Forecast, Traffic};
+use ebb_sketch::filter::belief::ArrivalShare;
+use ebb_sketch::filter::inference::decision::Penalties;
 use ebb_sketch::filter::inference::{InferentialFilter, PriorSpec, Question, Seen};
-use ebb_sketch::filter::posterior::Share;
-use ebb_sketch::filter::sizing::{Budget, Demand, plan};
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::planning::forecast::{ExpectedErrors, Forecast, TrafficModel};
+use ebb_sketch::filter::planning::sizing::{Budget, Workload, plan_filter};
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 
@@ -27,12 +27,12 @@ impl Oracle {
 }
 
 /// Answers of the filter to a uniform stream over eight windows, the first two unjudged, against what it was told.
-fn simulate(spec: TimingSpec, traffic: &Traffic, seen: Seen, penalties: Option<Penalties>) -> Expected {
+fn simulate(spec: TimingSpec, traffic: &TrafficModel, seen: Seen, penalties: Option<Penalties>) -> ExpectedErrors {
     let (window, items) = (traffic.arrivals() as u64, (1.0 / traffic.item_share()).round() as u64);
-    let share = Share::new(traffic.item_share()).unwrap();
+    let share = ArrivalShare::new(traffic.item_share()).unwrap();
     let mut filter = InferentialFilter::new(spec, seen, PriorSpec::Constant(share)).unwrap();
     let mut oracle = Oracle { last: vec![None; items as usize], window };
-    let (mut random, mut met) = (Random::new(7), Expected::default());
+    let (mut random, mut met) = (Random::new(7), ExpectedErrors::default());
     for now in 0..8 * window {
         let number = random.below(items);
         let question = Question { penalties, ..Question::new(item(number), 0, window) };
@@ -51,7 +51,7 @@ fn simulate(spec: TimingSpec, traffic: &Traffic, seen: Seen, penalties: Option<P
     met
 }
 
-fn cost(met: &Expected, penalties: &Penalties) -> f64 {
+fn cost(met: &ExpectedErrors, penalties: &Penalties) -> f64 {
     penalties.false_duplicate() * met.false_duplicates + penalties.missed_duplicate() * met.missed_duplicates
 }
 
@@ -66,9 +66,9 @@ fn a_simulated_filter_does_what_its_plan_forecasts() {
         (4, 0.3, Seen::Last),
         (4, 0.95, Seen::First),
     ] {
-        let demand = Demand::count(window).unwrap();
-        let spec = plan(&demand, Budget::Memory(window * bytes_per_event)).unwrap().spec;
-        let traffic = Traffic::new(window as f64, distinct).unwrap();
+        let demand = Workload::count(window).unwrap();
+        let spec = plan_filter(&demand, Budget::Memory(window * bytes_per_event)).unwrap().spec;
+        let traffic = TrafficModel::new(window as f64, distinct).unwrap();
         let forecast = Forecast::new(&spec, &traffic, seen);
         let case = format!("{bytes_per_event} bytes, {distinct} distinct, {seen:?}");
         for penalties in [Penalties::new(1.0, 1.0).unwrap(), Penalties::new(1.0, 4.0).unwrap()] {

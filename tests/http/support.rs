@@ -14,10 +14,10 @@ use ebb_core::{
     AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Measure, PayloadLimits, Plan, Reader, Seen,
     Selection, TimeUnit, Weighting,
 };
-use ebb_sketch::filter::frequency::FrequencySpec;
-use ebb_sketch::filter::frequency::forward::ForwardSpec;
-use ebb_sketch::filter::places::Size;
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::structure::frequency::FrequencySpec;
+use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -113,7 +113,7 @@ fn plan(filter: TimingSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
 
 /// Decayed counts with a half-life of an hour.
 fn frequency() -> FrequencySpec {
-    FrequencySpec::Forward(ForwardSpec::new(Size::in_memory(64 << 10).unwrap(), 3, 3_600_000).unwrap())
+    FrequencySpec::Forward(ForwardSpec::new(CellLayout::in_memory(64 << 10).unwrap(), 3, 3_600_000).unwrap())
 }
 
 /// How many, by campaign and address.

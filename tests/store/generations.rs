@@ -1,5 +1,5 @@
 use ebb::store::{CheckpointIdentity, CheckpointRefusal, NextOffset, OpenReport, StoreError, StoreOptions};
-use ebb_sketch::hash::KeyPrint;
+use ebb_sketch::hash::KeyDigest;
 
 use crate::support::{Draws, identity, open, options, shard};
 
@@ -70,8 +70,8 @@ fn a_checkpoint_of_another_identity_is_refused_with_the_reason() {
     let cases = [
         (CheckpointIdentity { config_hash: [8; 32], ..identity() }, CheckpointRefusal::Config),
         (
-            CheckpointIdentity { key_digest: KeyPrint([4; 8]), ..identity() },
-            CheckpointRefusal::HashKey(KeyPrint([3; 8])),
+            CheckpointIdentity { key_digest: KeyDigest([4; 8]), ..identity() },
+            CheckpointRefusal::HashKey(KeyDigest([3; 8])),
         ),
         (
             CheckpointIdentity { log: "clicks@made-2".into(), ..identity() },

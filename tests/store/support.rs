@@ -9,7 +9,7 @@ use std::time::Duration;
 use ebb::store::{
     CheckpointIdentity, JournalBatch, JournalRecord, NextOffset, OpenReport, ShardId, Store, StoreOptions,
 };
-use ebb_sketch::hash::KeyPrint;
+use ebb_sketch::hash::KeyDigest;
 
 /// A generator of its own, so that what the tests feed does not move with the product's.
 pub struct Draws(pub u64);
@@ -42,7 +42,7 @@ pub fn shard(partition: u32) -> ShardId {
 }
 
 pub fn identity() -> CheckpointIdentity {
-    CheckpointIdentity { config_hash: [7; 32], key_digest: KeyPrint([3; 8]), log: "clicks@made-1".into(), schema: 1 }
+    CheckpointIdentity { config_hash: [7; 32], key_digest: KeyDigest([3; 8]), log: "clicks@made-1".into(), schema: 1 }
 }
 
 /// No reserve, so that small disks do for small tests.

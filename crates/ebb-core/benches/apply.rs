@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput};
 use ebb_core::{DedupSpec, EventSpec, FilterSpec, Plan, Reader, Record, Seen, Shard, TimeUnit};
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 use ebb_sketch::random::Random;
 use support::{Peer, race};

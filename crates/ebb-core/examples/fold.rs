@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use ebb_core::{DedupSpec, EventSpec, FilterSpec, Plan, Question, Reader, Record, Seen, Shard, TimeUnit};
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 
 const CLICKS: [&str; 5] = [

@@ -8,7 +8,7 @@
 
 use super::plan::Plan;
 use ebb_sketch::codec::{CodecError, Reader, Writer};
-use ebb_sketch::hash::KeyPrint;
+use ebb_sketch::hash::KeyDigest;
 
 /// Half-lives after which a decayed count is negligible: one millionth remains.
 const NEGLIGIBLE_AFTER_HALF_LIVES: u64 = 20;
@@ -24,7 +24,7 @@ pub(super) enum Retention {
 /// A rotation in progress: which key came before, and when the rotation began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyRotation {
-    pub(super) previous: KeyPrint,
+    pub(super) previous: KeyDigest,
     /// The shard's clock at the beginning.
     pub(super) since_ms: i64,
     /// Number of accepted events before the beginning.
@@ -59,7 +59,7 @@ impl KeyRotation {
                 let mut digest = [0; 8];
                 digest.copy_from_slice(reader.raw(8)?);
                 let (since_ms, since_events) = (reader.i64()?, reader.u64()?);
-                Ok(Some(Self { previous: KeyPrint(digest), since_ms, since_events }))
+                Ok(Some(Self { previous: KeyDigest(digest), since_ms, since_events }))
             }
             _ => Err(CodecError::invalid("key rotation", "the presence flag is neither 0 nor 1")),
         }

@@ -45,9 +45,9 @@ pub use aggregate::{
     Refusal, Selection, Statistic, TopAnswer, TopName, Weighting,
 };
 pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, PenaltySpec};
-pub use ebb_sketch::filter::decision::Penalties;
+pub use ebb_sketch::filter::belief::ArrivalShare;
+pub use ebb_sketch::filter::inference::decision::Penalties;
 pub use ebb_sketch::filter::inference::{Basis, Seen};
-pub use ebb_sketch::filter::posterior::Share;
 pub use event::{Event, Numbers, PreviousKey, Record};
 pub use event_spec::{EventSpec, EventSpecError, Path, PayloadLimits, TimeUnit};
 pub use offset::{AsOf, NextOffset};

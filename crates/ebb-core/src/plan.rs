@@ -7,8 +7,8 @@ use super::dedup::DedupSpec;
 use super::event_spec::{EventSpec, Path};
 use super::reader::Reader;
 use ebb_sketch::codec::Writer;
-use ebb_sketch::filter::frequency::FrequencySpec;
-use ebb_sketch::hash::KeyPrint;
+use ebb_sketch::filter::structure::frequency::FrequencySpec;
+use ebb_sketch::hash::KeyDigest;
 
 /// How events are read, and which views are kept over them.
 ///
@@ -60,7 +60,7 @@ impl Plan {
         self.reader.previous_key_digest().map(|digest| self.identity_under(digest))
     }
 
-    fn identity_under(&self, key_digest: KeyPrint) -> [u8; 32] {
+    fn identity_under(&self, key_digest: KeyDigest) -> [u8; 32] {
         let mut writer = Writer::new(*b"plan", 1);
         write_event(&mut writer, self.reader.spec(), self.measured_numbers());
         self.dedup.write_identity(&mut writer);

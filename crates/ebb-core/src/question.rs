@@ -2,10 +2,10 @@
 
 use super::reader::Subject;
 use super::verdict::Verdict;
-use ebb_sketch::filter::decision::{Decision, Penalties, PenaltyError};
-use ebb_sketch::filter::frequency::Count;
+use ebb_sketch::filter::belief::{ArrivalShare, Belief};
 use ebb_sketch::filter::inference::Basis;
-use ebb_sketch::filter::posterior::{Belief, Share};
+use ebb_sketch::filter::inference::decision::{Decision, Penalties, PenaltyError};
+use ebb_sketch::filter::structure::frequency::DecayedCount;
 
 /// A length of time or a number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Question {
     /// Overrides the configured penalties.
     pub penalties: Option<Penalties>,
     /// The item's share of all events, where the caller knows it.
-    pub share: Option<Share>,
+    pub share: Option<ArrivalShare>,
 }
 
 impl Question {
@@ -50,7 +50,7 @@ pub struct Answer {
     /// Age of the item's last recorded event, as precisely as the filter knows it; absent when the item is unknown.
     pub age: Option<AgeRange>,
     /// The item's decayed count before this event, where the stream has a frequency view.
-    pub frequency: Option<Count>,
+    pub frequency: Option<DecayedCount>,
 }
 
 impl Answer {

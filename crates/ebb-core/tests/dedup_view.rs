@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use ebb_core::{
-    Basis, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Penalties, PenaltySpec, Plan,
-    Question, Reader, Reason, Record, Seen, Shard, Share, Span, TimeUnit, Verdict,
+    ArrivalShare, Basis, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Penalties,
+    PenaltySpec, Plan, Question, Reader, Reason, Record, Seen, Shard, Span, TimeUnit, Verdict,
 };
-use ebb_sketch::filter::frequency::FrequencySpec;
-use ebb_sketch::filter::frequency::forward::ForwardSpec;
-use ebb_sketch::filter::importance::{ImportanceScale, Rule as Raise};
 use ebb_sketch::filter::inference::PriorSpec;
-use ebb_sketch::filter::places::Size;
-use ebb_sketch::filter::stable::FadingSpec;
-use ebb_sketch::filter::timing::{LINE_BYTES, Layout, TimingSpec};
+use ebb_sketch::filter::structure::frequency::FrequencySpec;
+use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::structure::layout::{CellLayout, LINE_BYTES};
+use ebb_sketch::filter::structure::stable::StableSpec;
+use ebb_sketch::filter::structure::stable::importance::{ImportanceRule as Raise, ImportanceScale};
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 use ebb_sketch::random::Random;
 
@@ -36,7 +36,7 @@ fn timing(memory: u64) -> TimingSpec {
 
 fn shard(dedup: DedupSpec) -> Shard {
     let frequency =
-        Some(FrequencySpec::Forward(ForwardSpec::new(Size::in_memory(1 << 16).unwrap(), 4, 60_000).unwrap()));
+        Some(FrequencySpec::Forward(ForwardSpec::new(CellLayout::in_memory(1 << 16).unwrap(), 4, 60_000).unwrap()));
     let plan = Plan { reader: Arc::new(reader()), max_skew_ms: 1_000, dedup, frequency, aggregates: Vec::new() };
     Shard::new(Arc::new(plan), 0).unwrap()
 }
@@ -68,7 +68,8 @@ fn without_penalties_the_answer_is_the_plain_filter_answer() {
 
 #[test]
 fn verdict_minimises_the_expected_penalty() {
-    let spec = FilterSpec::Timing { spec: timing(1 << 10), prior: PriorSpec::Constant(Share::new(1e-4).unwrap()) };
+    let spec =
+        FilterSpec::Timing { spec: timing(1 << 10), prior: PriorSpec::Constant(ArrivalShare::new(1e-4).unwrap()) };
     let mut shard = shard(DedupSpec::new(spec, Seen::Last));
     for id in 0..2_000 {
         record(&mut shard, &event("a", id, 1_000 + id as i64, 0.0), 1_000 + id as i64);
@@ -123,7 +124,7 @@ fn key_rules_override_window_and_penalty() {
         (keys.key_fingerprint("short"), KeyRule { window: Some(10_000), penalty: None }),
         (keys.key_fingerprint("free"), KeyRule { window: None, penalty: Some(free) }),
     ]);
-    let prior = PriorSpec::Constant(Share::new(1e-3).unwrap());
+    let prior = PriorSpec::Constant(ArrivalShare::new(1e-3).unwrap());
     let filter = FilterSpec::Timing { spec: timing(1 << 16), prior };
     let mut shard = shard(DedupSpec { rules, ..DedupSpec::new(filter, Seen::Last) });
     for key in ["short", "free", "plain"] {
@@ -172,8 +173,8 @@ fn false_duplicates(mut shard: Shard, flood_per_round: u64) -> f64 {
 fn isolating(memory: u64) -> DedupSpec {
     let spec = learning(memory);
     let FilterSpec::Timing { spec: common, prior } = spec.filter else { unreachable!() };
-    let layout = Layout::Lines(memory / LINE_BYTES / 4);
-    let filter = TimingSpec::new(common.drive(), layout, 4, 4).unwrap();
+    let layout = CellLayout::Lines(memory / LINE_BYTES / 4);
+    let filter = TimingSpec::new(common.clock(), layout, 4, 4).unwrap();
     DedupSpec {
         isolation: Some(IsolationSpec { filters: 4, filter, prior, seen: Seen::First, shared: common }),
         ..spec
@@ -222,10 +223,10 @@ fn isolating_and_evicting_keys_forgets_nothing() {
 #[test]
 fn every_filter_continues_from_its_snapshot() {
     let fading = |rule| FilterSpec::Fading {
-        spec: FadingSpec::new(Size::in_memory(4096).unwrap(), 4, 8, 7, rule).unwrap(),
+        spec: StableSpec::new(CellLayout::in_memory(4096).unwrap(), 4, 8, 7, rule).unwrap(),
         scale: ImportanceScale::new(5.0, 7).unwrap(),
     };
-    let classic = FilterSpec::Classic { size: Size::in_memory(4096).unwrap(), hashes: 4, share: None };
+    let classic = FilterSpec::Classic { size: CellLayout::in_memory(4096).unwrap(), hashes: 4, share: None };
     let specs = [
         DedupSpec::new(fading(Raise::Stable), Seen::Last),
         DedupSpec::new(fading(Raise::two_class(7)), Seen::Last),

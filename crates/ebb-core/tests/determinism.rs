@@ -6,7 +6,7 @@ use ebb_core::{
     AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Measure, Method, Outcome, Plan, Reader,
     Record, Seen, Selection, Shard, TimeUnit, Weighting,
 };
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 use ebb_sketch::random::Random;
 

@@ -250,7 +250,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_sketch::filter::posterior::Belief;
+    use ebb_sketch::filter::belief::Belief;
 
     fn truth(exact_age: Option<u64>, told_age: Option<u64>) -> Truth {
         Truth { exact_age, told_age, window: 100 }

@@ -14,7 +14,7 @@ use ebb_core::{
     Seen, Shard, Verdict, VerdictCounts, ViewError, partition_of,
 };
 use ebb_sketch::decay::Decay;
-use ebb_sketch::filter::timing::Drive;
+use ebb_sketch::filter::structure::timing::ClockSpec;
 
 /// Bytes of an item in an exact map: 16 of fingerprint, 8 of time, padded to 32, one of control, seven eighths full.
 const ITEM_BYTES: u64 = 38;
@@ -105,8 +105,8 @@ impl Trial {
         let window = dedup.key_window(event.key).unwrap_or(u64::MAX);
         let (stamp, window) = match drive(dedup) {
             // What came just before has age 0 on a clock of arrivals.
-            Some(Drive::Count { .. }) => (self.arrivals[partition], window.saturating_add(1)),
-            Some(Drive::Time { .. }) | None => (time_ms, window),
+            Some(ClockSpec::Count { .. }) => (self.arrivals[partition], window.saturating_add(1)),
+            Some(ClockSpec::Time { .. }) | None => (time_ms, window),
         };
         self.arrivals[partition] += 1;
         let sighting = Sighting { item: event.item, stamp, window, verdict: answer.verdict };
@@ -135,13 +135,13 @@ impl Trial {
 
     fn live_items(&self) -> u64 {
         let reach = match drive(&self.plan.dedup) {
-            Some(Drive::Time { window_ms, lateness_ms, .. }) => window_ms.saturating_add(lateness_ms),
-            Some(Drive::Count { window, .. }) => window,
+            Some(ClockSpec::Time { window_ms, lateness_ms, .. }) => window_ms.saturating_add(lateness_ms),
+            Some(ClockSpec::Count { window, .. }) => window,
             None => u64::MAX,
         };
         let stamp = |partition: usize| match drive(&self.plan.dedup) {
-            Some(Drive::Count { .. }) => self.arrivals[partition],
-            Some(Drive::Time { .. }) | None => self.shards[partition].as_of().time_ms.unwrap_or(0),
+            Some(ClockSpec::Count { .. }) => self.arrivals[partition],
+            Some(ClockSpec::Time { .. }) | None => self.shards[partition].as_of().time_ms.unwrap_or(0),
         };
         self.oracles.iter().enumerate().map(|(partition, oracle)| oracle.live(stamp(partition), reach)).sum()
     }
@@ -206,9 +206,9 @@ fn verdicts(counts: &VerdictCounts) -> Verdicts {
     }
 }
 
-fn drive(dedup: &DedupSpec) -> Option<Drive> {
+fn drive(dedup: &DedupSpec) -> Option<ClockSpec> {
     match &dedup.filter {
-        FilterSpec::Timing { spec, .. } => Some(spec.drive()),
+        FilterSpec::Timing { spec, .. } => Some(spec.clock()),
         FilterSpec::Fading { .. } | FilterSpec::Classic { .. } => None,
     }
 }

@@ -9,11 +9,13 @@ use std::collections::{HashMap, VecDeque};
 use std::hint::black_box;
 
 use criterion::Criterion;
-use ebb_sketch::filter::decision::Penalties;
+use ebb_sketch::filter::belief::ArrivalShare;
+use ebb_sketch::filter::inference::decision::Penalties;
+use ebb_sketch::filter::inference::posterior::{AgePrior, Posterior};
+use ebb_sketch::filter::inference::prior::ReuseSpec;
 use ebb_sketch::filter::inference::{InferentialFilter, PriorSpec, Question, Seen};
-use ebb_sketch::filter::posterior::{AgePrior, Evidence, Posterior, Share};
-use ebb_sketch::filter::prior::ReuseSpec;
-use ebb_sketch::filter::timing::{AgeUnit, Likelihood, TimingFilter, TimingSpec};
+use ebb_sketch::filter::structure::timing::AgeLikelihood;
+use ebb_sketch::filter::structure::timing::{AgeUnit, LikelihoodScope, TimingFilter, TimingSpec};
 use ebb_sketch::hash::{Fingerprint, HashKey};
 use ebb_sketch::random::{Random, mix};
 use fastbloom::BloomFilter;
@@ -80,14 +82,14 @@ fn salted(item: Fingerprint, salt: Fingerprint) -> Fingerprint {
 fn observe_standard(filter: &mut TimingFilter, clock: &mut Clock, items: &[Fingerprint]) -> u64 {
     let (mut duplicates, salt) = (0, clock.next_pass());
     for batch in items.chunks(BATCH) {
-        batch.iter().for_each(|&item| filter.touch(salted(item, salt)));
+        batch.iter().for_each(|&item| filter.prefetch(salted(item, salt)));
         for &item in batch {
             let (item, now) = (salted(item, salt), clock.tick());
             filter.advance(now);
-            let reading = filter.look(item);
-            duplicates += u64::from(filter.standard(&reading, now, WINDOW_MS));
+            let reading = filter.read(item);
+            duplicates += u64::from(filter.standard_answer(&reading, now, WINDOW_MS));
             filter.insert(item, now);
-            filter.arrive(now);
+            filter.count_arrival(now);
         }
     }
     duplicates
@@ -99,7 +101,7 @@ fn penalties() -> Penalties {
 
 fn observe_batch(filter: &mut InferentialFilter, clock: &mut Clock, batch: &[Fingerprint]) -> u64 {
     let penalties = penalties();
-    batch.iter().for_each(|&item| filter.touch(item));
+    batch.iter().for_each(|&item| filter.prefetch(item));
     let mut observe = |item: &Fingerprint| {
         let question = Question::new(*item, clock.tick(), WINDOW_MS).with_penalties(penalties);
         u64::from(filter.observe(&question).is_some_and(|answer| answer.duplicate))
@@ -205,7 +207,7 @@ fn spec(memory: u64) -> TimingSpec {
 }
 
 fn constant(arrivals_per_window: u64) -> PriorSpec {
-    PriorSpec::Constant(Share::new(1.0 / arrivals_per_window as f64).unwrap())
+    PriorSpec::Constant(ArrivalShare::new(1.0 / arrivals_per_window as f64).unwrap())
 }
 
 /// As many as fill the memory with 16 bits for each distinct item: two arrivals in three are one.
@@ -293,13 +295,13 @@ fn posterior_alone() {
         observe_standard(&mut filter, &mut clock, &stream.items);
     });
     let salt = Fingerprint(u128::from(mix(clock.pass)) << 64 | u128::from(mix(!clock.pass)));
-    let reading = |&item: &Fingerprint| (salted(item, salt), filter.look(salted(item, salt)));
+    let reading = |&item: &Fingerprint| (salted(item, salt), filter.read(salted(item, salt)));
     let readings: Vec<_> = stream.items.iter().map(reading).collect();
-    let share = Share::new(1e-5).unwrap();
+    let share = ArrivalShare::new(1e-5).unwrap();
     let now = clock.now_ms();
     let penalties = penalties();
-    let evidence = |item, reading| filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Whole);
-    let evidences: Vec<Evidence> = readings.iter().map(|(item, reading)| evidence(*item, reading)).collect();
+    let evidence = |item, reading| filter.likelihood(item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter);
+    let evidences: Vec<AgeLikelihood> = readings.iter().map(|(item, reading)| evidence(*item, reading)).collect();
     let window = filter.window_in(AgeUnit::Arrivals, now, WINDOW_MS);
     let operations = readings.len() as u64;
     race(
@@ -313,7 +315,7 @@ fn posterior_alone() {
             }),
             Peer::new("evidence, posterior and decision of a reading", operations, || {
                 for (item, reading) in &readings {
-                    let evidence = filter.evidence(*item, reading, AgeUnit::Arrivals, Likelihood::Whole);
+                    let evidence = filter.likelihood(*item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter);
                     let window = filter.window_in(AgeUnit::Arrivals, now, WINDOW_MS);
                     let belief = Posterior::new(evidence, AgePrior::Geometric(share)).within(window);
                     black_box(penalties.decide(&belief));
@@ -321,7 +323,7 @@ fn posterior_alone() {
             }),
             Peer::new("the same with the likelihood of the line", operations, || {
                 for (item, reading) in &readings {
-                    let evidence = filter.evidence(*item, reading, AgeUnit::Arrivals, Likelihood::Line);
+                    let evidence = filter.likelihood(*item, reading, AgeUnit::Arrivals, LikelihoodScope::Line);
                     let window = filter.window_in(AgeUnit::Arrivals, now, WINDOW_MS);
                     let belief = Posterior::new(evidence, AgePrior::Geometric(share)).within(window);
                     black_box(penalties.decide(&belief));

@@ -7,17 +7,17 @@ mod support;
 use std::hint::black_box;
 
 use criterion::Criterion;
-use ebb_sketch::filter::classic::ClassicFilter;
-use ebb_sketch::filter::frequency::basic::BasicSpec;
-use ebb_sketch::filter::frequency::epochs::EpochSpec;
-use ebb_sketch::filter::frequency::forward::ForwardSpec;
-use ebb_sketch::filter::frequency::optimised::{Carry, DigitSpec, OptimisedSpec};
-use ebb_sketch::filter::frequency::{Frequency, FrequencySpec};
-use ebb_sketch::filter::importance::Rule;
-use ebb_sketch::filter::places::Size;
-use ebb_sketch::filter::stable::{FadingFilter, FadingSpec};
+use ebb_sketch::filter::structure::classic::ClassicFilter;
+use ebb_sketch::filter::structure::frequency::basic::BasicSpec;
+use ebb_sketch::filter::structure::frequency::epochs::EpochSpec;
+use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::structure::frequency::optimised::{Carry, DigitSpec, OptimisedSpec};
+use ebb_sketch::filter::structure::frequency::{FrequencyFilter, FrequencySpec};
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::stable::importance::ImportanceRule;
+use ebb_sketch::filter::structure::stable::{StableFilter, StableSpec};
 use ebb_sketch::hash::HashKey;
-use ebb_sketch::random::{Random, draws};
+use ebb_sketch::random::Random;
 use support::{Peer, race};
 
 const ITEMS: usize = 1 << 20;
@@ -26,12 +26,12 @@ const OPERATIONS: usize = 1 << 15;
 const ROUNDS: u32 = 128;
 const TOP: u8 = 7;
 
-const RULES: [(&str, Rule); 5] = [
-    ("stable", Rule::Stable),
-    ("importance-2c", Rule::TwoClass { low: 3 }),
-    ("importance-mc", Rule::MultiClass),
-    ("importance-h (thinned)", Rule::Harmonic),
-    ("importance-h (literal)", Rule::HarmonicLiteral),
+const RULES: [(&str, ImportanceRule); 5] = [
+    ("stable", ImportanceRule::Stable),
+    ("importance-2c", ImportanceRule::TwoClass { low: 3 }),
+    ("importance-mc", ImportanceRule::MultiClass),
+    ("importance-h (thinned)", ImportanceRule::Harmonic),
+    ("importance-h (literal)", ImportanceRule::HarmonicLiteral),
 ];
 
 /// Items of 24 bytes; a third of them come again.
@@ -68,7 +68,7 @@ fn plain(bytes: u64, items: &[[u8; 24]]) -> Peer<'_> {
 }
 
 fn classic<'a>(bytes: u64, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
-    let mut filter = ClassicFilter::new(Size::in_memory(bytes).expect("room"), 5).expect("valid");
+    let mut filter = ClassicFilter::new(CellLayout::in_memory(bytes).expect("room"), 5).expect("valid");
     let mut rounds = rounds(items);
     Peer::new("classic", OPERATIONS as u64, move || {
         rounds.next().into_iter().flatten().for_each(|item| {
@@ -79,14 +79,14 @@ fn classic<'a>(bytes: u64, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> 
 
 fn fading<'a>(bytes: u64, which: usize, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
     let (name, rule) = RULES[which];
-    let size = Size::in_memory(bytes).expect("room");
-    let mut filter = FadingFilter::new(FadingSpec::new(size, 5, 10, TOP, rule).expect("valid"));
+    let size = CellLayout::in_memory(bytes).expect("room");
+    let mut filter = StableFilter::new(StableSpec::new(size, 5, 10, TOP, rule).expect("valid"));
     let (mut offset, mut rounds) = (0, rounds(items));
     Peer::new(name, OPERATIONS as u64, move || {
         for item in rounds.next().into_iter().flatten() {
             offset += 1;
             let value = 1 + item[0] % TOP;
-            black_box(filter.process(key.fingerprint(item), value, &mut draws(7, 3, offset)));
+            black_box(filter.observe(key.fingerprint(item), value, &mut Random::for_record(7, 3, offset)));
         }
     })
 }
@@ -113,25 +113,25 @@ fn races(items: &[[u8; 24]], key: &HashKey) {
 fn frequencies(bytes: u64) -> Vec<(&'static str, FrequencySpec)> {
     const HOUR_MS: u64 = 3_600_000;
     let epochs = EpochSpec::halving(HOUR_MS, 1).expect("valid");
-    let lines = Size::in_memory(bytes).expect("room");
+    let lines = CellLayout::in_memory(bytes).expect("room");
     let form = DigitSpec { digit_bits: 4, fraction_bits: 0, pool: (bytes / 8) as u32, carry: Carry::Each };
     let all = DigitSpec { carry: Carry::All, ..form };
     // A third of the memory is left to the pool and its table.
-    let digits = Size::Cells(bytes * 2 / 3);
+    let digits = CellLayout::Spread(bytes * 2 / 3);
     vec![
         (
             "forward, anywhere",
-            FrequencySpec::Forward(ForwardSpec::new(Size::Cells(bytes / 8), 4, HOUR_MS).expect("valid")),
+            FrequencySpec::Forward(ForwardSpec::new(CellLayout::Spread(bytes / 8), 4, HOUR_MS).expect("valid")),
         ),
         ("forward, in one line", FrequencySpec::Forward(ForwardSpec::new(lines, 4, HOUR_MS).expect("valid"))),
-        ("basic", FrequencySpec::Basic(BasicSpec::new(Size::Cells(bytes / 4), 4, epochs, 8).expect("valid"))),
+        ("basic", FrequencySpec::Basic(BasicSpec::new(CellLayout::Spread(bytes / 4), 4, epochs, 8).expect("valid"))),
         ("optimised, each", FrequencySpec::Optimised(OptimisedSpec::new(digits, 4, epochs, form).expect("valid"))),
         ("optimised, all", FrequencySpec::Optimised(OptimisedSpec::new(digits, 4, epochs, all).expect("valid"))),
     ]
 }
 
 fn counting<'a>(name: &'static str, spec: FrequencySpec, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
-    let (mut counts, mut now_ms, mut rounds) = (Frequency::new(spec), 0, rounds(items));
+    let (mut counts, mut now_ms, mut rounds) = (FrequencyFilter::new(spec), 0, rounds(items));
     Peer::new(name, OPERATIONS as u64, move || {
         for item in rounds.next().into_iter().flatten() {
             // A thousand observations a second of event time.
@@ -142,7 +142,7 @@ fn counting<'a>(name: &'static str, spec: FrequencySpec, items: &'a [[u8; 24]], 
 }
 
 fn asking<'a>(name: &'static str, spec: FrequencySpec, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
-    let (mut counts, mut now_ms, mut rounds) = (Frequency::new(spec), 0, rounds(items));
+    let (mut counts, mut now_ms, mut rounds) = (FrequencyFilter::new(spec), 0, rounds(items));
     Peer::new(name, OPERATIONS as u64, move || {
         for item in rounds.next().into_iter().flatten() {
             now_ms += 1;

@@ -1,7 +1,8 @@
-//! Decay functions of age: what an observation still weighs when it is `age` milliseconds old.
+//! Decay functions: the weight of an observation that is `age` milliseconds old.
 //!
-//! Every function has g(0) = 1, is finite and never increases. A [`Decay`] that exists is valid: it is checked where it
-//! is made, with the reason and what would be right. A window of size w holds the ages *below* w, everywhere in Ebb.
+//! Every function satisfies g(0) = 1, is finite and never increases. A [`Decay`] that exists is valid. A window of width w
+//! contains the ages *below* w, here and everywhere else.
+#![deny(missing_docs)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -9,31 +10,50 @@ use std::str::FromStr;
 
 use crate::units::{DurationMs, parse_duration_ms};
 
-/// g(age), with ages in milliseconds.
+/// A decay function g of the age in milliseconds.
+///
+/// ```
+/// use ebb_sketch::decay::Decay;
+///
+/// let decay: Decay = "exponential:half_life=10m".parse().unwrap();
+/// assert!((decay.weight(20 * 60_000) - 0.25).abs() < 1e-12);
+/// let window: Decay = "window:1h".parse().unwrap();
+/// assert_eq!((window.weight(3_599_999), window.weight(3_600_000)), (1.0, 0.0));
+/// assert!("window:0ms".parse::<Decay>().is_err());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decay(Form);
+pub struct Decay(DecayForm);
 
 #[derive(Debug, Clone, PartialEq)]
-enum Form {
+enum DecayForm {
     Window { width: u64 },
     Exponential { rate: f64 },
     Polynomial { alpha: f64, unit: f64 },
     Table { points: Vec<(u64, f64)> },
 }
 
-/// Why a decay function was refused.
+/// Why a decay function was rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DecayError {
+    /// A window of width 0.
     #[error("a window must be at least 1ms wide")]
     EmptyWindow,
+    /// A rate, half-life, power or unit that is not positive.
     #[error("{0} must be a finite number above 0")]
     NotPositive(&'static str),
-    #[error("a table needs at least two points, at most {most}, with rising ages")]
-    TableShape { most: usize },
+    /// A table with too few or too many points, or with ages that do not rise.
+    #[error("a table needs at least two points, at most {max}, with rising ages")]
+    TableShape {
+        /// The largest number of points.
+        max: usize,
+    },
+    /// A table that does not start at (0, 1).
     #[error("a table must begin with age 0 and weight 1")]
     TableStart,
+    /// A weight above its predecessor or below 0.
     #[error("the weights of a table must fall from 1 towards 0 and never rise (see age {0}ms)")]
     TableRises(u64),
+    /// Text in no known form.
     #[error(
         "{0:?} is not a decay; write window:1h, exponential:half_life=10m, exponential:rate=0.01 (per second), \
          polynomial:alpha=1.5,unit=1s or table:0s=1,1m=0.5,1h=0"
@@ -41,21 +61,21 @@ pub enum DecayError {
     Unknown(String),
 }
 
-const TABLE_MOST: usize = 4096;
+const MAX_TABLE_POINTS: usize = 4096;
 
-fn positive(what: &'static str, value: f64) -> Result<f64, DecayError> {
-    if value.is_finite() && value > 0.0 { Ok(value) } else { Err(DecayError::NotPositive(what)) }
+fn positive(name: &'static str, value: f64) -> Result<f64, DecayError> {
+    if value.is_finite() && value > 0.0 { Ok(value) } else { Err(DecayError::NotPositive(name)) }
 }
 
 impl Decay {
     /// Weight 1 for ages below `width_ms`, then 0.
     pub fn window(width_ms: u64) -> Result<Self, DecayError> {
-        if width_ms == 0 { Err(DecayError::EmptyWindow) } else { Ok(Self(Form::Window { width: width_ms })) }
+        if width_ms == 0 { Err(DecayError::EmptyWindow) } else { Ok(Self(DecayForm::Window { width: width_ms })) }
     }
 
     /// exp(-rate · age), with the rate per millisecond.
     pub fn exponential(rate_per_ms: f64) -> Result<Self, DecayError> {
-        Ok(Self(Form::Exponential { rate: positive("rate", rate_per_ms)? }))
+        Ok(Self(DecayForm::Exponential { rate: positive("rate", rate_per_ms)? }))
     }
 
     /// Halves every `half_life_ms`.
@@ -65,13 +85,13 @@ impl Decay {
 
     /// (1 + age / unit)^-alpha.
     pub fn polynomial(alpha: f64, unit_ms: f64) -> Result<Self, DecayError> {
-        Ok(Self(Form::Polynomial { alpha: positive("alpha", alpha)?, unit: positive("unit", unit_ms)? }))
+        Ok(Self(DecayForm::Polynomial { alpha: positive("alpha", alpha)?, unit: positive("unit", unit_ms)? }))
     }
 
-    /// Straight lines between (age, weight) points; the last weight holds for ever after.
+    /// Linear interpolation between (age, weight) points; the last weight holds beyond the last point.
     pub fn table(points: Vec<(u64, f64)>) -> Result<Self, DecayError> {
-        if points.len() < 2 || points.len() > TABLE_MOST || points.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
-            return Err(DecayError::TableShape { most: TABLE_MOST });
+        if points.len() < 2 || points.len() > MAX_TABLE_POINTS || points.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+            return Err(DecayError::TableShape { max: MAX_TABLE_POINTS });
         }
         if points[0] != (0, 1.0) {
             return Err(DecayError::TableStart);
@@ -79,24 +99,24 @@ impl Decay {
         let falls = |from: f64, to: f64| (0.0..=from).contains(&to);
         match points.windows(2).find(|pair| !falls(pair[0].1, pair[1].1)) {
             Some(pair) => Err(DecayError::TableRises(pair[1].0)),
-            None => Ok(Self(Form::Table { points })),
+            None => Ok(Self(DecayForm::Table { points })),
         }
     }
 
-    /// g(age).
+    /// g(age): the weight at this age.
     pub fn weight(&self, age_ms: u64) -> f64 {
         match &self.0 {
-            Form::Window { width } => f64::from(u8::from(age_ms < *width)),
-            Form::Exponential { rate } => libm::exp(-rate * age_ms as f64),
-            Form::Polynomial { alpha, unit } => libm::exp(-alpha * libm::log1p(age_ms as f64 / unit)),
-            Form::Table { points } => interpolate(points, age_ms),
+            DecayForm::Window { width } => f64::from(u8::from(age_ms < *width)),
+            DecayForm::Exponential { rate } => libm::exp(-rate * age_ms as f64),
+            DecayForm::Polynomial { alpha, unit } => libm::exp(-alpha * libm::log1p(age_ms as f64 / unit)),
+            DecayForm::Table { points } => interpolate(points, age_ms),
         }
     }
 
     /// The rate per millisecond of an exponential decay.
     pub fn rate(&self) -> Option<f64> {
         match self.0 {
-            Form::Exponential { rate } => Some(rate),
+            DecayForm::Exponential { rate } => Some(rate),
             _ => None,
         }
     }
@@ -104,7 +124,7 @@ impl Decay {
     /// The width in milliseconds of a window.
     pub fn width(&self) -> Option<u64> {
         match self.0 {
-            Form::Window { width } => Some(width),
+            DecayForm::Window { width } => Some(width),
             _ => None,
         }
     }
@@ -112,18 +132,18 @@ impl Decay {
     /// The power and the unit in milliseconds of a polynomial decay.
     pub fn power(&self) -> Option<(f64, f64)> {
         match self.0 {
-            Form::Polynomial { alpha, unit } => Some((alpha, unit)),
+            DecayForm::Polynomial { alpha, unit } => Some((alpha, unit)),
             _ => None,
         }
     }
 
-    /// Whether g(a) / g(a + d) never rises with a (log-convex, "smooth"), as value division needs, on ages below
-    /// `horizon_ms`. Exponentials and powers are; windows are not; a table is examined between its points.
+    /// Whether g(a) / g(a + d) never rises with a (log-convex, "smooth") for ages below `horizon_ms`. Value division requires
+    /// it. Exponential and polynomial decays are smooth, windows are not, tables are checked piece by piece.
     pub fn is_smooth(&self, horizon_ms: u64) -> bool {
         match &self.0 {
-            Form::Window { width } => *width >= horizon_ms,
-            Form::Exponential { .. } | Form::Polynomial { .. } => true,
-            Form::Table { points } => table_is_smooth(points, horizon_ms),
+            DecayForm::Window { width } => *width >= horizon_ms,
+            DecayForm::Exponential { .. } | DecayForm::Polynomial { .. } => true,
+            DecayForm::Table { points } => table_is_smooth(points, horizon_ms),
         }
     }
 }
@@ -137,18 +157,18 @@ fn interpolate(points: &[(u64, f64)], age: u64) -> f64 {
     }
 }
 
-/// A straight falling line is log-concave, so a table is smooth only where it is flat for ever after its last kink:
-/// within a falling piece the ratio of neighbours rises. Checked on the pieces, not on samples.
+/// A falling straight line is log-concave: within it the ratio of neighbouring weights rises. So a table is smooth only if
+/// every falling piece is one millisecond long and the ratios at the points never rise.
 fn table_is_smooth(points: &[(u64, f64)], horizon: u64) -> bool {
     points.windows(2).take_while(|pair| pair[0].0 < horizon).all(|pair| {
         let steps = pair[1].0 - pair[0].0;
         pair[0].1 == pair[1].1 || steps == 1
     }) && points.last().is_some_and(|(_, weight)| *weight > 0.0)
-        && neighbours_fall(points, horizon)
+        && ratios_fall(points, horizon)
 }
 
-/// The ratio g(a) / g(a + 1) at the kinks, left to right, never rises.
-fn neighbours_fall(points: &[(u64, f64)], horizon: u64) -> bool {
+/// Whether g(a) / g(a + 1) around the points, left to right, never rises.
+fn ratios_fall(points: &[(u64, f64)], horizon: u64) -> bool {
     let ages = points.iter().map(|(age, _)| *age).take_while(|age| *age < horizon);
     let ratios: Vec<f64> = ages
         .flat_map(|age| [age.saturating_sub(1), age])
@@ -160,10 +180,10 @@ fn neighbours_fall(points: &[(u64, f64)], horizon: u64) -> bool {
 impl fmt::Display for Decay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Form::Window { width } => write!(f, "window:{}", DurationMs(*width)),
-            Form::Exponential { rate } => write!(f, "exponential:rate={}", rate * 1e3),
-            Form::Polynomial { alpha, unit } => write!(f, "polynomial:alpha={alpha},unit={}ms", unit),
-            Form::Table { points } => {
+            DecayForm::Window { width } => write!(f, "window:{}", DurationMs(*width)),
+            DecayForm::Exponential { rate } => write!(f, "exponential:rate={}", rate * 1e3),
+            DecayForm::Polynomial { alpha, unit } => write!(f, "polynomial:alpha={alpha},unit={}ms", unit),
+            DecayForm::Table { points } => {
                 let points: Vec<String> = points.iter().map(|(age, g)| format!("{}={g}", DurationMs(*age))).collect();
                 write!(f, "table:{}", points.join(","))
             }
@@ -204,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_what_the_forms_say() {
+    fn weights_follow_the_formulas() {
         assert_eq!([0, 999, 1000].map(|age| decay("window:1s").weight(age)), [1.0, 1.0, 0.0]);
         assert!((decay("exponential:half_life=10m").weight(1_200_000) - 0.25).abs() < 1e-15);
         assert!((decay("exponential:rate=0.01").weight(100_000) - libm::exp(-1.0)).abs() < 1e-15);
@@ -214,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn displayed_decays_are_parsed_back() {
         for text in ["window:1h", "exponential:rate=0.01", "polynomial:alpha=1.5,unit=1ms", "table:0ms=1,1m=0.5,1h=0"] {
             let shown = decay(text).to_string();
             assert_eq!(decay(&shown), decay(text), "{shown}");
@@ -222,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_decays_are_refused_with_what_would_be_right() {
+    fn invalid_decays_are_rejected() {
         for text in [
             "window:0ms",
             "window",

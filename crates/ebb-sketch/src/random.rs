@@ -1,11 +1,20 @@
-//! Randomness that a replay repeats: SplitMix64, keyed by what stands in the log.
+//! Reproducible randomness: SplitMix64, keyed by the position in the log.
 //!
-//! The fold may not hold a generator whose state depends on how it was cut into batches. [`draws`] starts anew at every
-//! record, keyed by (seed, partition, offset); the n-th draw of a record is therefore the same on every replay.
+//! Replayed state must not depend on batch sizes, so there is no long-lived generator: [`Random::for_record`] starts a new
+//! one for every record, keyed by (seed, partition, offset), and the n-th draw of a record is the same on every replay.
+//!
+//! ```
+//! use ebb_sketch::random::Random;
+//!
+//! let draw = |offset| Random::for_record(42, 0, offset).below(100);
+//! assert_eq!(draw(7), draw(7));
+//! assert!((0..1000).all(|offset| draw(offset) < 100));
+//! ```
+#![deny(missing_docs)]
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The SplitMix64 finaliser of `z + golden gamma`: a bijection of u64 that mixes every bit.
+/// The SplitMix64 finaliser of `z` plus the golden gamma: a bijection of u64 that mixes every bit.
 pub fn mix(z: u64) -> u64 {
     let z = z.wrapping_add(GOLDEN);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -18,14 +27,21 @@ pub fn mix(z: u64) -> u64 {
 pub struct Random(u64);
 
 impl Random {
+    /// A generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let drawn = mix(self.0);
         self.0 = self.0.wrapping_add(GOLDEN);
         drawn
+    }
+
+    /// The generator of one record of the log.
+    pub fn for_record(seed: u64, partition: u32, offset: u64) -> Self {
+        Self(mix(mix(seed ^ mix(u64::from(partition))) ^ mix(offset)))
     }
 
     /// Uniform in `0..n` (bias below n / 2^64); 0 when `n` is 0.
@@ -37,11 +53,6 @@ impl Random {
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
-}
-
-/// The draws that belong to one record of the log, wherever and whenever it is folded.
-pub fn draws(seed: u64, partition: u32, offset: u64) -> Random {
-    Random(mix(mix(seed ^ mix(u64::from(partition))) ^ mix(offset)))
 }
 
 #[cfg(test)]
@@ -56,8 +67,8 @@ mod tests {
     }
 
     #[test]
-    fn a_records_draws_depend_on_seed_partition_and_offset_only() {
-        let first = |seed, partition, offset| draws(seed, partition, offset).next_u64();
+    fn a_record_generator_depends_on_seed_partition_and_offset_only() {
+        let first = |seed, partition, offset| Random::for_record(seed, partition, offset).next_u64();
         assert_eq!(first(1, 2, 3), first(1, 2, 3));
         assert_ne!(first(1, 2, 3), first(1, 2, 4));
         assert_ne!(first(1, 2, 3), first(1, 3, 3));

@@ -1,14 +1,23 @@
-//! Durations and sizes as people write them: `24h`, `1h30m`, `250ms`, `64MiB`, `1.5GB`.
+//! Durations and sizes in text: `24h`, `1h30m`, `250ms`, `64MiB`, `1.5GB`.
+//!
+//! ```
+//! use ebb_sketch::units::{Bytes, DurationMs, parse_bytes, parse_duration_ms};
+//!
+//! assert_eq!(parse_duration_ms("1h30m"), Ok(5_400_000));
+//! assert_eq!(DurationMs(5_400_000).to_string(), "1h30m");
+//! assert_eq!(parse_bytes("64MiB").map(Bytes), Ok(Bytes(64 << 20)));
+//! ```
+#![deny(missing_docs)]
 
 use std::fmt;
 
-/// What was written, and what would be right.
+/// A text that is no duration or size, with the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not {what}; {right}")]
+#[error("{text:?} is not {what}; {expected}")]
 pub struct UnitError {
     text: String,
     what: &'static str,
-    right: &'static str,
+    expected: &'static str,
 }
 
 const DURATIONS: [(&str, u64); 6] =
@@ -26,42 +35,42 @@ const SIZES: [(&str, u64); 9] = [
     ("Gi", 1 << 30),
 ];
 
-/// Milliseconds of `24h`, `1h30m`, `0.5s`, `250ms`: at least one number with a unit, units never repeated out of order.
+/// Parses `24h`, `1h30m`, `0.5s` or `250ms` into milliseconds: one or more numbers with units, largest unit first.
 pub fn parse_duration_ms(text: &str) -> Result<u64, UnitError> {
     let error = || UnitError {
         text: text.into(),
         what: "a duration",
-        right: "write a number and ms, s, m, h, d or w, such as 24h or 1h30m",
+        expected: "write a number and ms, s, m, h, d or w, such as 24h or 1h30m",
     };
     let mut rest = text.trim();
     let (mut total, mut last_unit) = (0u64, u64::MAX);
     while !rest.is_empty() {
-        let (amount, unit, after) = leading(rest, &DURATIONS).ok_or_else(error)?;
+        let (amount, unit, after) = split_amount(rest, &DURATIONS).ok_or_else(error)?;
         if unit >= last_unit {
             return Err(error());
         }
-        total = scaled(amount, unit).and_then(|part| total.checked_add(part)).ok_or_else(error)?;
+        total = multiply(amount, unit).and_then(|part| total.checked_add(part)).ok_or_else(error)?;
         (rest, last_unit) = (after, unit);
     }
     if last_unit == u64::MAX { Err(error()) } else { Ok(total) }
 }
 
-/// Bytes of `64MiB`, `1.5GB`, `512B`.
+/// Parses `64MiB`, `1.5GB` or `512B` into bytes.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let error = || UnitError {
         text: text.into(),
         what: "a size",
-        right: "write a number and B, kB, MB, GB, KiB, MiB or GiB, such as 64MiB",
+        expected: "write a number and B, kB, MB, GB, KiB, MiB or GiB, such as 64MiB",
     };
-    let (amount, unit, rest) = leading(text.trim(), &SIZES).ok_or_else(error)?;
+    let (amount, unit, rest) = split_amount(text.trim(), &SIZES).ok_or_else(error)?;
     if !rest.is_empty() {
         return Err(error());
     }
-    scaled(amount, unit).ok_or_else(error)
+    multiply(amount, unit).ok_or_else(error)
 }
 
-/// Splits `24h…` into its number, the size of its unit, and what follows.
-fn leading<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(&'a str, u64, &'a str)> {
+/// Splits `24h…` into its number, the size of its unit, and the rest.
+fn split_amount<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(&'a str, u64, &'a str)> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, rest) = text.split_at(number_end);
     let rest = rest.trim_start();
@@ -71,8 +80,8 @@ fn leading<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(&'a str, u64, &'
     Some((number, *size, rest.trim_start()))
 }
 
-/// `amount` units, where `amount` has at most nine decimals and the product is a whole number.
-fn scaled(amount: &str, unit: u64) -> Option<u64> {
+/// `amount` times `unit`, if `amount` has at most nine decimals and the product is an integer.
+fn multiply(amount: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = amount.split_once('.').unwrap_or((amount, "0"));
     if whole.is_empty() || fraction.is_empty() || fraction.len() > 9 {
         return None;
@@ -86,7 +95,7 @@ fn scaled(amount: &str, unit: u64) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(part)
 }
 
-/// Shows milliseconds in the form that [`parse_duration_ms`] reads.
+/// Milliseconds, displayed in the form that [`parse_duration_ms`] reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurationMs(pub u64);
 
@@ -106,7 +115,7 @@ impl fmt::Display for DurationMs {
     }
 }
 
-/// Shows bytes in the largest binary unit that leaves no remainder.
+/// Bytes, displayed in the largest binary unit that leaves no remainder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
@@ -125,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         for (text, ms) in
             [("24h", 86_400_000), ("1h30m", 5_400_000), ("0.5s", 500), ("250ms", 250), ("7d", 604_800_000)]
         {
@@ -134,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_durations_are_refused_with_what_would_be_right() {
+    fn invalid_durations_are_rejected_with_the_expected_form() {
         for text in
             ["", "24", "h", "1m1h", "1h1h", "-1s", "1.0001ms", "1 year", "99999999999999999999h", "1..5s", ".5s"]
         {
@@ -144,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_are_parsed() {
         for (text, bytes) in [("64MiB", 64 << 20), ("1.5GB", 1_500_000_000), ("512B", 512), ("9Gi", 9 << 30)] {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
         }
@@ -154,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn displayed_values_are_parsed_back() {
         for ms in [0, 1, 999, 61_000, 5_400_000, 86_400_000, 694_861_001] {
             assert_eq!(parse_duration_ms(&DurationMs(ms).to_string()), Ok(ms));
         }

@@ -1,9 +1,10 @@
 //! Stated chances come true: on event time with blocks of very different sizes, with late events, in both modes.
 
+use ebb_sketch::filter::belief::ArrivalShare;
+use ebb_sketch::filter::inference::prior::ReuseSpec;
 use ebb_sketch::filter::inference::{InferentialFilter, PriorSpec, Question, Seen};
-use ebb_sketch::filter::posterior::Share;
-use ebb_sketch::filter::prior::ReuseSpec;
-use ebb_sketch::filter::timing::{Drive, Layout, TimingSpec};
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::timing::{ClockSpec, TimingSpec};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 use proptest::prelude::*;
@@ -17,8 +18,8 @@ fn item(number: u64) -> Fingerprint {
 }
 
 fn spec() -> TimingSpec {
-    let drive = Drive::Time { window_ms: WINDOW_MS, lateness_ms: 3000, tick_ms: TICK_MS };
-    TimingSpec::new(drive, Layout::Spread(6000), 4, 3).unwrap()
+    let clock = ClockSpec::Time { window_ms: WINDOW_MS, lateness_ms: 3000, tick_ms: TICK_MS };
+    TimingSpec::new(clock, CellLayout::Spread(6000), 4, 3).unwrap()
 }
 
 /// Events of `blocks` ticks that hold 20, 100 or 1500 each, in order of arrival; `late` of a hundred come up to 3 s late.
@@ -45,8 +46,8 @@ fn calibration_error(filter: &mut InferentialFilter, events: &[(u64, i64)]) -> f
         now = time.max(now);
         filter.advance(now);
         let question = Question::new(item(number), time, WINDOW_MS);
-        let reading = filter.filter().look(question.item);
-        if time == now && index > events.len() / 4 && filter.filter().standard(&reading, time, WINDOW_MS) {
+        let reading = filter.filter().read(question.item);
+        if time == now && index > events.len() / 4 && filter.filter().standard_answer(&reading, time, WINDOW_MS) {
             let chance = filter.belief(&question, &reading).inside;
             let bin = ((chance * 20.0) as usize).min(19);
             predicted[bin] += chance;
@@ -61,7 +62,7 @@ fn calibration_error(filter: &mut InferentialFilter, events: &[(u64, i64)]) -> f
 
 #[test]
 fn chances_come_true_when_blocks_differ_in_size_and_events_are_late() {
-    let share = PriorSpec::Constant(Share::new(1.0 / ITEMS as f64).unwrap());
+    let share = PriorSpec::Constant(ArrivalShare::new(1.0 / ITEMS as f64).unwrap());
     for late in [0, 20] {
         let events = events(300, late);
         let mut filter = InferentialFilter::new(spec(), Seen::Last, share).unwrap();
@@ -97,7 +98,7 @@ proptest! {
             let question = Question::new(item(number), time, window);
             filter.advance(time.saturating_sub(1));
             filter.observe(&question);
-            let shared = Question { share: Share::new(1e-15).ok(), frequency: Some(f64::NAN), ..question };
+            let shared = Question { share: ArrivalShare::new(1e-15).ok(), frequency: Some(f64::NAN), ..question };
             filter.observe(&shared);
             let explanation = filter.explain(&shared);
             prop_assert!(explanation.belief.inside.is_finite() && explanation.expected_age.is_finite());

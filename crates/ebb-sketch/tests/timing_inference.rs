@@ -1,11 +1,14 @@
 //! Posterior, priors, calibration and decisions over the timing filter: what must hold whatever the stream.
 
-use ebb_sketch::filter::calibration::{Calibration, Outcome};
-use ebb_sketch::filter::decision::Penalties;
+use ebb_sketch::filter::belief::ArrivalShare;
+use ebb_sketch::filter::inference::calibration::{Calibration, Outcome};
+use ebb_sketch::filter::inference::decision::Penalties;
+use ebb_sketch::filter::inference::posterior::{AgePrior, Posterior};
+use ebb_sketch::filter::inference::prior::{LastSighting, ReusePrior, ReuseSpec};
 use ebb_sketch::filter::inference::{Basis, InferentialFilter, PriorSpec, Question, Seen};
-use ebb_sketch::filter::posterior::{AgePrior, Evidence, Posterior, Share};
-use ebb_sketch::filter::prior::{Past, ReusePrior, ReuseSpec};
-use ebb_sketch::filter::timing::{Drive, Layout, TimingSpec};
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::timing::AgeLikelihood;
+use ebb_sketch::filter::structure::timing::{ClockSpec, TimingSpec};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 use proptest::prelude::*;
@@ -14,17 +17,17 @@ fn item(number: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
 }
 
-fn evidence() -> impl Strategy<Value = Evidence> {
-    (0u32..500, 0u32..300, -12.0f64..0.0).prop_map(|(from, length, exponent)| Evidence {
+fn evidence() -> impl Strategy<Value = AgeLikelihood> {
+    (0u32..500, 0u32..300, -12.0f64..0.0).prop_map(|(from, length, exponent)| AgeLikelihood {
         from: f64::from(from),
         length: f64::from(length),
-        by_others: if length == 0 { 1.0 } else { 10f64.powf(exponent) },
+        collision: if length == 0 { 1.0 } else { 10f64.powf(exponent) },
     })
 }
 
 /// Geometric and first-seen priors over shares from 1e-12 to 0.5, and one learned from a stream.
 fn with_priors(p: f64, window: f64, mut check: impl FnMut(AgePrior<'_>)) {
-    let share = Share::new(p).unwrap();
+    let share = ArrivalShare::new(p).unwrap();
     check(AgePrior::Geometric(share));
     check(AgePrior::FirstSeen { share, window });
     check(AgePrior::Learned(learned_prior().curve(None)));
@@ -35,8 +38,8 @@ fn learned_prior() -> ReusePrior {
     let mut prior = ReusePrior::new(ReuseSpec::new(100, 64).unwrap());
     let mut random = Random::new(3);
     for _ in 0..2000 {
-        let past = if random.below(4) == 0 { Past::Never } else { Past::Age(random.below(700)) };
-        prior.sighted(past, None);
+        let past = if random.below(4) == 0 { LastSighting::Never } else { LastSighting::Age(random.below(700)) };
+        prior.record_sighting(past, None);
     }
     prior
 }
@@ -60,11 +63,11 @@ proptest! {
     fn belief_grows_with_the_share_and_falls_with_others(evidence in evidence(), exponent in -12.0f64..-0.6, w in 0u32..2000) {
         let (p, window) = (10f64.powf(exponent), f64::from(w));
         let inside = |evidence, p| {
-            Posterior::new(evidence, AgePrior::Geometric(Share::new(p).unwrap())).within(window).inside
+            Posterior::new(evidence, AgePrior::Geometric(ArrivalShare::new(p).unwrap())).within(window).inside
         };
         prop_assert!(inside(evidence, p * 1.3) >= inside(evidence, p) * (1.0 - 1e-12));
         if evidence.length > 0.0 {
-            let others = Evidence { by_others: (evidence.by_others * 1.5).min(1.0), ..evidence };
+            let others = AgeLikelihood { collision: (evidence.collision * 1.5).min(1.0), ..evidence };
             prop_assert!(inside(others, p) <= inside(evidence, p) * (1.0 + 1e-12));
         }
     }
@@ -104,10 +107,10 @@ proptest! {
 #[test]
 fn shares_and_penalties_outside_their_range_are_refused_with_the_nearest() {
     for bad in [0.0, -1.0, 1.0, 2.0, f64::NAN, f64::INFINITY] {
-        let nearest = Share::new(bad).unwrap_err().nearest;
-        assert!(Share::new(nearest).is_ok(), "{bad}: {nearest}");
+        let nearest = ArrivalShare::new(bad).unwrap_err().nearest;
+        assert!(ArrivalShare::new(nearest).is_ok(), "{bad}: {nearest}");
     }
-    assert_eq!(Share::new(1e-300).unwrap().get(), 1e-15);
+    assert_eq!(ArrivalShare::new(1e-300).unwrap().get(), 1e-15);
     for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let nearest = Penalties::new(bad, 1.0).unwrap_err().nearest;
         assert!(Penalties::new(1.0, bad).is_err() && Penalties::new(nearest, 1.0).is_ok(), "{bad}");
@@ -116,7 +119,7 @@ fn shares_and_penalties_outside_their_range_are_refused_with_the_nearest() {
 }
 
 fn spec(window: u64, block: u64, lines: u64) -> TimingSpec {
-    TimingSpec::new(Drive::Count { window, block }, Layout::Lines(lines), 4, 4).unwrap()
+    TimingSpec::new(ClockSpec::Count { window, block }, CellLayout::Lines(lines), 4, 4).unwrap()
 }
 
 fn learned(window: u64) -> PriorSpec {
@@ -143,7 +146,7 @@ impl Arrivals {
         (number, age)
     }
 
-    fn inserted(&mut self, number: u64) {
+    fn record_insert(&mut self, number: u64) {
         self.last[number as usize] = Some(self.at - 1);
     }
 }
@@ -160,7 +163,7 @@ fn penalties_of(filter: &mut InferentialFilter, seen: Seen, window: u64) -> (f64
         let plain = filter.ask(&Question { penalties: None, ..question }).duplicate;
         let answer = filter.observe(&question).unwrap();
         if seen == Seen::Last || !answer.duplicate {
-            arrivals.inserted(number);
+            arrivals.record_insert(number);
         }
         if arrival > 20_000 {
             let truth = age.is_some_and(|age| age < window);
@@ -178,7 +181,7 @@ fn penalties_of(filter: &mut InferentialFilter, seen: Seen, window: u64) -> (f64
 
 #[test]
 fn decisions_cost_less_than_the_standard_answer_with_every_prior_and_in_both_modes() {
-    let constant = PriorSpec::Constant(Share::new(1.0 / 3000.0).unwrap());
+    let constant = PriorSpec::Constant(ArrivalShare::new(1.0 / 3000.0).unwrap());
     for (seen, prior) in
         [(Seen::Last, constant), (Seen::Last, learned(2000)), (Seen::First, constant), (Seen::First, learned(2000))]
     {
@@ -204,7 +207,7 @@ fn without_penalties_the_answer_is_the_standard_one() {
 
 #[test]
 fn an_expired_item_is_unique_unless_a_false_duplicate_costs_nothing() {
-    let constant = PriorSpec::Constant(Share::new(0.01).unwrap());
+    let constant = PriorSpec::Constant(ArrivalShare::new(0.01).unwrap());
     let filter = InferentialFilter::new(spec(100, 10, 4), Seen::Last, constant).unwrap();
     let ask = |false_duplicate, missed| {
         let penalties = Penalties::new(false_duplicate, missed).unwrap();
@@ -217,9 +220,9 @@ fn an_expired_item_is_unique_unless_a_false_duplicate_costs_nothing() {
 #[test]
 fn first_seen_measures_the_window_from_the_accepted_arrival() {
     let observe = |seen| {
-        let constant = PriorSpec::Constant(Share::new(0.01).unwrap());
-        let time = Drive::Time { window_ms: 1000, lateness_ms: 0, tick_ms: 100 };
-        let spec = TimingSpec::new(time, Layout::Lines(64), 4, 4).unwrap();
+        let constant = PriorSpec::Constant(ArrivalShare::new(0.01).unwrap());
+        let time = ClockSpec::Time { window_ms: 1000, lateness_ms: 0, tick_ms: 100 };
+        let spec = TimingSpec::new(time, CellLayout::Lines(64), 4, 4).unwrap();
         let mut filter = InferentialFilter::new(spec, seen, constant).unwrap();
         let mut unique = |time_ms| !filter.observe(&Question::new(item(7), time_ms, 1000)).unwrap().duplicate;
         [0, 400, 800, 1200, 1600].map(&mut unique)
@@ -291,12 +294,12 @@ fn the_sample_stays_within_its_bound_and_forgets() {
     let mut prior = ReusePrior::new(ReuseSpec::new(1000, 64).unwrap());
     for at in 0..100_000i64 {
         prior.advance(at);
-        prior.inserted(item(at as u64), at);
-        assert!(prior.followed() <= 64, "at {at}");
+        prior.record_insert(item(at as u64), at);
+        assert!(prior.tracked() <= 64, "at {at}");
     }
-    assert!(prior.followed() > 8, "the sample still follows some");
+    assert!(prior.tracked() > 8, "the sample still follows some");
     prior.advance(200_000);
-    assert_eq!(prior.followed(), 0, "all are beyond the horizon");
+    assert_eq!(prior.tracked(), 0, "all are beyond the horizon");
 }
 
 #[test]
@@ -305,11 +308,11 @@ fn early_sightings_of_a_wider_sample_weigh_no_more_than_late_ones() {
     let (mut arrivals, mut never) = (Arrivals::new(4000), 0.0);
     for at in 0..24_000i64 {
         let (number, age) = arrivals.next();
-        arrivals.inserted(number);
+        arrivals.record_insert(number);
         never += f64::from(u8::from(age.is_none()));
         prior.advance(at);
-        prior.sighted(prior.past(item(number), at - 1), None);
-        prior.inserted(item(number), at);
+        prior.record_sighting(prior.last_sighting(item(number), at - 1), None);
+        prior.record_insert(item(number), at);
     }
     let (truth, learned) = (never / 24_000.0, 1.0 - prior.curve(None).below(1e9));
     assert!((learned - truth).abs() < 0.05, "never: learned {learned}, true {truth}");
@@ -321,10 +324,10 @@ fn a_sample_that_was_widened_does_not_take_the_unknown_for_new() {
     let mut prior = ReusePrior::new(spec);
     for at in 0..5000i64 {
         prior.advance(at);
-        prior.inserted(item(at as u64), at);
+        prior.record_insert(item(at as u64), at);
     }
     // Nothing more arrives: at the next halvings the sample is widened again.
-    let sampled = |prior: &ReusePrior| (0..5000).filter(|&number| prior.samples(item(number))).collect::<Vec<u64>>();
+    let sampled = |prior: &ReusePrior| (0..5000).filter(|&number| prior.is_sampled(item(number))).collect::<Vec<u64>>();
     let before = sampled(&prior);
     let widened_at = (5000..9000).find(|&at| {
         prior.advance(at);
@@ -334,8 +337,8 @@ fn a_sample_that_was_widened_does_not_take_the_unknown_for_new() {
     let taken_in = item(*sampled(&prior).iter().find(|number| !before.contains(number)).unwrap());
     let restored = ReusePrior::decode(spec, &prior.encode()).unwrap();
     for prior in [&prior, &restored] {
-        assert_eq!(prior.past(taken_in, widened_at), Past::Unknown);
-        assert_eq!(prior.past(taken_in, widened_at + 800), Past::Never);
+        assert_eq!(prior.last_sighting(taken_in, widened_at), LastSighting::Unknown);
+        assert_eq!(prior.last_sighting(taken_in, widened_at + 800), LastSighting::Never);
     }
 }
 
@@ -353,7 +356,7 @@ fn learned_curves_are_the_ages_that_were_seen() {
 
 #[test]
 fn explanations_agree_with_the_answer_and_add_up() {
-    let constant = PriorSpec::Constant(Share::new(1e-3).unwrap());
+    let constant = PriorSpec::Constant(ArrivalShare::new(1e-3).unwrap());
     for prior in [constant, learned(1000)] {
         let mut filter = InferentialFilter::new(spec(1000, 100, 24), Seen::Last, prior).unwrap();
         let penalties = Penalties::new(3.0, 2.0).unwrap();

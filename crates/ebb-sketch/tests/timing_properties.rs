@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ebb_sketch::filter::timing::{AgeUnit, Drive, Layout, Likelihood, Reading, TimingError, TimingFilter, TimingSpec};
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::timing::{
+    AgeUnit, ClockSpec, LikelihoodScope, Reading, TimingError, TimingFilter, TimingSpec,
+};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 use proptest::prelude::*;
@@ -19,15 +22,15 @@ fn item(number: u64) -> Fingerprint {
 /// Nibbles in lines are the usual shape, and have a path of their own.
 fn usual(timed: bool) -> impl Strategy<Value = TimingSpec> {
     (shape(timed), 1u8..=8, 1u64..=3).prop_map(|(spec, k, lines)| {
-        let drive = match spec.drive() {
-            Drive::Time { window_ms, lateness_ms, tick_ms } => Drive::Time {
+        let clock = match spec.clock() {
+            ClockSpec::Time { window_ms, lateness_ms, tick_ms } => ClockSpec::Time {
                 window_ms: window_ms.min(8 * tick_ms),
                 lateness_ms: lateness_ms.min(4 * tick_ms),
                 tick_ms,
             },
-            Drive::Count { window, block } => Drive::Count { window: window.min(12 * block), block },
+            ClockSpec::Count { window, block } => ClockSpec::Count { window: window.min(12 * block), block },
         };
-        TimingSpec::new(drive, Layout::Lines(lines), 4, k).unwrap()
+        TimingSpec::new(clock, CellLayout::Lines(lines), 4, k).unwrap()
     })
 }
 
@@ -39,13 +42,13 @@ fn shape(timed: bool) -> impl Strategy<Value = TimingSpec> {
         let blocks = blocks.min((1 << bits) - 3);
         let memory = (blocks * block).saturating_sub(extra % block).max(block);
         let lateness = (memory - block).min(late * block + extra % 3);
-        let drive = if timed {
-            Drive::Time { window_ms: memory - lateness, lateness_ms: lateness, tick_ms: block }
+        let clock = if timed {
+            ClockSpec::Time { window_ms: memory - lateness, lateness_ms: lateness, tick_ms: block }
         } else {
-            Drive::Count { window: memory, block }
+            ClockSpec::Count { window: memory, block }
         };
-        let layout = if lined { Layout::Lines(lines) } else { Layout::Spread(cells) };
-        let spec = TimingSpec::new(drive, layout, bits, k).unwrap();
+        let layout = if lined { CellLayout::Lines(lines) } else { CellLayout::Spread(cells) };
+        let spec = TimingSpec::new(clock, layout, bits, k).unwrap();
         spec.with_spare(spare % (spec.spare() + 1)).unwrap()
     })
 }
@@ -61,7 +64,7 @@ struct Step {
 /// Mostly small steps, some late, rarely a gap that forgets.
 fn steps(seed: u64, spec: &TimingSpec, count: usize) -> Vec<Step> {
     let mut random = Random::new(seed);
-    let (block, window) = (spec.drive().block(), spec.drive().window());
+    let (block, window) = (spec.clock().block(), spec.clock().window());
     let span = block * u64::from(spec.oldest_live_age());
     let items = 1 + random.below(80);
     let mut step = || Step {
@@ -87,7 +90,7 @@ fn brute_reading(filter: &TimingFilter, item: Fingerprint) -> Reading {
     Reading { age, cells: ages.len() as u8, oldest }
 }
 
-/// Share of exactly this age among the cells of at least this age, the expired included.
+/// ArrivalShare of exactly this age among the cells of at least this age, the expired included.
 fn brute_share(filter: &TimingFilter, cells: std::ops::Range<u64>, age: u8, own: f64, lean: (f64, f64)) -> f64 {
     let at_least = |cell: &u64| filter.stored_age(*cell).is_none_or(|other| other >= age);
     let exactly = cells.clone().filter(|&cell| filter.stored_age(cell) == Some(age)).count() as f64;
@@ -100,12 +103,12 @@ fn check_likelihood(filter: &TimingFilter, item: Fingerprint, reading: &Reading)
     let Some(age) = reading.age else { return };
     let power = i32::from(reading.oldest);
     let whole = brute_share(filter, 0..filter.spec().cells(), age, 0.0, (0.0, 0.0));
-    let got = filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Whole).by_others;
+    let got = filter.likelihood(item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter).collision;
     assert!((got - whole.powi(power)).abs() < 1e-12, "{got} is not {}", whole.powi(power));
-    if let (Layout::Lines(_), 4) = (filter.spec().layout(), filter.spec().timer_bits()) {
+    if let (CellLayout::Lines(_), 4) = (filter.spec().layout(), filter.spec().timer_bits()) {
         let line = filter.cells_of(item)[0] / 128 * 128;
         let share = brute_share(filter, line..line + 128, age, f64::from(reading.oldest), (32.0, whole));
-        let got = filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Line).by_others;
+        let got = filter.likelihood(item, reading, AgeUnit::Arrivals, LikelihoodScope::Line).collision;
         assert!((got - share.powi(power)).abs() < 1e-12, "in the line {got} is not {}", share.powi(power));
     }
 }
@@ -129,7 +132,7 @@ impl Shadow {
             let reading = Reading { age: Some(age), cells: 1, oldest: 1 };
             let before: u64 = (0..age).map(|younger| filter.arrivals_of_age(younger)).sum();
             let expected = (before as f64, filter.arrivals_of_age(age) as f64);
-            assert_eq!(filter.segment(&reading, AgeUnit::Arrivals), expected, "arrivals of age {age}");
+            assert_eq!(filter.age_range(&reading, AgeUnit::Arrivals), expected, "arrivals of age {age}");
         }
         let mut by_age = vec![0u64; 256];
         let mut expired = 0;
@@ -141,10 +144,10 @@ impl Shadow {
                     by_age[usize::from(age)] += 1;
                 }
                 None => {
-                    let into = filter.now().unwrap_or(0).rem_euclid(spec.drive().block() as i64);
-                    let dead = |age: i64| match spec.drive() {
-                        Drive::Time { .. } => age > i64::from(spec.oldest_live_age()),
-                        Drive::Count { window, block } => (age - 1) * block as i64 + into >= window as i64,
+                    let into = filter.now().unwrap_or(0).rem_euclid(spec.clock().block() as i64);
+                    let dead = |age: i64| match spec.clock() {
+                        ClockSpec::Time { .. } => age > i64::from(spec.oldest_live_age()),
+                        ClockSpec::Count { window, block } => (age - 1) * block as i64 + into >= window as i64,
                     };
                     assert!(truth.is_none_or(dead), "cell {cell} of age {truth:?} was lost");
                     expired += 1;
@@ -161,14 +164,14 @@ impl Shadow {
 fn count_driven_run(spec: TimingSpec, seed: u64) {
     let mut filter = TimingFilter::new(spec).unwrap();
     let (mut last, mut shadow) = (BTreeMap::new(), Shadow::default());
-    let block = spec.drive().block() as i64;
+    let block = spec.clock().block() as i64;
     for (arrival, step) in steps(seed, &spec, 600).into_iter().enumerate() {
         let arrival = arrival as i64;
-        let reading = filter.look(item(step.item));
+        let reading = filter.read(item(step.item));
         assert_eq!(reading, brute_reading(&filter, item(step.item)));
-        for window in [step.window, spec.drive().window()] {
+        for window in [step.window, spec.clock().window()] {
             let seen = last.get(&step.item).is_some_and(|at| arrival - 1 - at < window as i64);
-            assert!(!seen || filter.standard(&reading, 0, window), "T1: window {window} at {arrival}");
+            assert!(!seen || filter.standard_answer(&reading, 0, window), "T1: window {window} at {arrival}");
         }
         // Some arrivals are looked at and not inserted: the clock must tick all the same.
         if step.behind == 0 {
@@ -176,9 +179,9 @@ fn count_driven_run(spec: TimingSpec, seed: u64) {
             shadow.stamp(&filter, item(step.item), arrival / block);
             last.insert(step.item, arrival);
         }
-        filter.arrive(0);
+        filter.count_arrival(0);
         if arrival % 17 == 0 {
-            check_likelihood(&filter, item(step.item), &filter.look(item(step.item)));
+            check_likelihood(&filter, item(step.item), &filter.read(item(step.item)));
             shadow.check(&filter, (arrival + 1) / block);
         }
     }
@@ -186,7 +189,7 @@ fn count_driven_run(spec: TimingSpec, seed: u64) {
 
 /// Runs the steps and returns the accepted inserts and the final time.
 fn time_driven_run(spec: TimingSpec, seed: u64) -> (TimingFilter, Vec<(u64, i64)>) {
-    let Drive::Time { window_ms, lateness_ms, tick_ms } = spec.drive() else { unreachable!("a timed shape") };
+    let ClockSpec::Time { window_ms, lateness_ms, tick_ms } = spec.clock() else { unreachable!("a timed shape") };
     let mut filter = TimingFilter::new(spec).unwrap();
     let (mut seen, mut accepted, mut shadow) = (BTreeMap::<u64, Vec<i64>>::new(), Vec::new(), Shadow::default());
     let mut now = -50i64;
@@ -195,11 +198,14 @@ fn time_driven_run(spec: TimingSpec, seed: u64) -> (TimingFilter, Vec<(u64, i64)
         filter.advance(now);
         let at = now - step.behind;
         if step.behind <= lateness_ms as i64 {
-            let reading = filter.look(item(step.item));
+            let reading = filter.read(item(step.item));
             for window in [step.window, window_ms] {
                 let times = seen.get(&step.item).map_or(&[][..], Vec::as_slice);
                 let truth = times.iter().any(|&time| at - (window as i64) < time && time <= at);
-                assert!(!truth || filter.standard(&reading, at, window), "T1: window {window} as of {at}, now {now}");
+                assert!(
+                    !truth || filter.standard_answer(&reading, at, window),
+                    "T1: window {window} as of {at}, now {now}"
+                );
             }
         }
         if filter.insert(item(step.item), at) {
@@ -210,10 +216,10 @@ fn time_driven_run(spec: TimingSpec, seed: u64) -> (TimingFilter, Vec<(u64, i64)
             let age = now.div_euclid(tick_ms as i64) - at.div_euclid(tick_ms as i64);
             assert!(age > i64::from(spec.oldest_live_age()), "only what is too late is dropped");
         }
-        filter.arrive(at);
-        assert_eq!(filter.look(item(step.item)), brute_reading(&filter, item(step.item)));
+        filter.count_arrival(at);
+        assert_eq!(filter.read(item(step.item)), brute_reading(&filter, item(step.item)));
         if index % 17 == 0 {
-            check_likelihood(&filter, item(step.item), &filter.look(item(step.item)));
+            check_likelihood(&filter, item(step.item), &filter.read(item(step.item)));
             shadow.check(&filter, now.div_euclid(tick_ms as i64));
         }
     }
@@ -278,13 +284,13 @@ proptest! {
             for one in [&mut filter, &mut twin] {
                 one.advance(now);
                 one.insert(item(step.item), now - step.behind);
-                one.arrive(now - step.behind);
+                one.count_arrival(now - step.behind);
             }
-            prop_assert_eq!(filter.look(item(step.item)), twin.look(item(step.item)));
+            prop_assert_eq!(filter.read(item(step.item)), twin.read(item(step.item)));
         }
         prop_assert_eq!(filter.encode(), twin.encode());
-        prop_assert_eq!(filter.arrived(), steps.len() as u64);
-        prop_assert_eq!(twin.arrived(), steps.len() as u64);
+        prop_assert_eq!(filter.total_arrivals(), steps.len() as u64);
+        prop_assert_eq!(twin.total_arrivals(), steps.len() as u64);
     }
 
     #[test]
@@ -303,7 +309,7 @@ proptest! {
             for one in [&mut filter, &mut twin] {
                 one.advance(now);
                 one.insert(item(step.item), now);
-                one.arrive(now);
+                one.count_arrival(now);
             }
         }
         prop_assert_eq!(filter.encode(), twin.encode());
@@ -315,10 +321,10 @@ proptest! {
         for time in times {
             let time = if edge { if time & 1 == 0 { i64::MIN } else { i64::MAX } } else { time };
             filter.advance(time.saturating_sub(3));
-            let reading = filter.look(item(1));
-            filter.standard(&reading, time, u64::MAX);
+            let reading = filter.read(item(1));
+            filter.standard_answer(&reading, time, u64::MAX);
             filter.insert(item(1), time);
-            filter.arrive(time);
+            filter.count_arrival(time);
             filter.advance(i64::MIN);
         }
         let counted: u64 = (0..=255).map(|age| filter.cells_of_age(age)).sum();
@@ -328,25 +334,31 @@ proptest! {
 
 #[test]
 fn impossible_shapes_are_refused_with_the_nearest_possible_one() {
-    let drive = |window, block| Drive::Count { window, block };
-    let new = |drive, layout, bits, k| TimingSpec::new(drive, layout, bits, k).unwrap_err();
-    let lines = Layout::Lines(1);
-    assert_eq!(new(drive(10, 1), lines, 4, 0), TimingError::CellsPerItem { given: 0, nearest: 1 });
-    assert_eq!(new(drive(10, 1), lines, 4, 17), TimingError::CellsPerItem { given: 17, nearest: 16 });
-    assert_eq!(new(drive(10, 1), lines, 2, 4), TimingError::TimerBits { given: 2, nearest: 3 });
-    assert_eq!(new(drive(10, 1), lines, 9, 4), TimingError::TimerBits { given: 9, nearest: 8 });
-    assert_eq!(new(drive(5, 6), lines, 4, 4), TimingError::WindowBelowBlock { window: 5, block: 6, nearest: 5 });
-    assert_eq!(new(drive(0, 6), lines, 4, 4), TimingError::Zero("the window"));
-    assert_eq!(new(drive(6, 0), lines, 4, 4), TimingError::Zero("the block"));
-    let refused = TimingError::TooManyBlocks { blocks: 14, bits: 4, most: 13, nearest: 11 };
-    assert_eq!(new(drive(140, 10), lines, 4, 4), refused);
-    assert!(TimingSpec::new(drive(140, 11), lines, 4, 4).is_ok(), "the nearest is possible");
-    assert_eq!(new(drive(10, 1), Layout::Lines(0), 4, 4), TimingError::MemoryTooSmall { given: 0, nearest: 64 });
-    assert_eq!(new(drive(10, 1), Layout::Spread(0), 4, 4), TimingError::MemoryTooSmall { given: 0, nearest: 8 });
-    assert!(matches!(new(drive(10, 1), Layout::Lines(u64::MAX), 4, 4), TimingError::MemoryTooLarge { .. }));
-    assert!(matches!(new(drive(u64::MAX, u64::MAX / 2), lines, 4, 4), TimingError::WindowTooLong { .. }));
+    let clock = |window, block| ClockSpec::Count { window, block };
+    let new = |clock, layout, bits, k| TimingSpec::new(clock, layout, bits, k).unwrap_err();
+    let lines = CellLayout::Lines(1);
+    assert_eq!(new(clock(10, 1), lines, 4, 0), TimingError::CellsPerItem { requested: 0, nearest: 1 });
+    assert_eq!(new(clock(10, 1), lines, 4, 17), TimingError::CellsPerItem { requested: 17, nearest: 16 });
+    assert_eq!(new(clock(10, 1), lines, 2, 4), TimingError::TimerBits { requested: 2, nearest: 3 });
+    assert_eq!(new(clock(10, 1), lines, 9, 4), TimingError::TimerBits { requested: 9, nearest: 8 });
+    assert_eq!(new(clock(5, 6), lines, 4, 4), TimingError::WindowBelowBlock { window: 5, block: 6, nearest: 5 });
+    assert_eq!(new(clock(0, 6), lines, 4, 4), TimingError::Zero("the window"));
+    assert_eq!(new(clock(6, 0), lines, 4, 4), TimingError::Zero("the block"));
+    let refused = TimingError::TooManyBlocks { blocks: 14, bits: 4, max: 13, nearest: 11 };
+    assert_eq!(new(clock(140, 10), lines, 4, 4), refused);
+    assert!(TimingSpec::new(clock(140, 11), lines, 4, 4).is_ok(), "the nearest is possible");
+    assert_eq!(
+        new(clock(10, 1), CellLayout::Lines(0), 4, 4),
+        TimingError::MemoryTooSmall { requested: 0, nearest: 64 }
+    );
+    assert_eq!(
+        new(clock(10, 1), CellLayout::Spread(0), 4, 4),
+        TimingError::MemoryTooSmall { requested: 0, nearest: 8 }
+    );
+    assert!(matches!(new(clock(10, 1), CellLayout::Lines(u64::MAX), 4, 4), TimingError::MemoryTooLarge { .. }));
+    assert!(matches!(new(clock(u64::MAX, u64::MAX / 2), lines, 4, 4), TimingError::WindowTooLong { .. }));
     assert!(TimingSpec::time(1000, 0, 63).is_err() && TimingSpec::time(1000, 0, 64).is_ok());
-    let full = TimingSpec::new(drive(130, 10), lines, 4, 4).unwrap();
+    let full = TimingSpec::new(clock(130, 10), lines, 4, 4).unwrap();
     assert_eq!(full.with_spare(1), Err(TimingError::TooMuchSpare { spare: 1, bits: 4, blocks: 13, nearest: 0 }));
 }
 
@@ -356,7 +368,7 @@ fn bytes_of_a_filter_never_change_between_releases() {
     let mut filter = TimingFilter::new(spec).unwrap();
     for number in 0..4 {
         filter.insert(item(number), 1_700_000_000_000 + 7_000 * number as i64);
-        filter.arrive(1_700_000_000_000 + 7_000 * number as i64);
+        filter.count_arrival(1_700_000_000_000 + 7_000 * number as i64);
     }
     let hex: String = filter.encode().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, GOLDEN);
@@ -372,7 +384,7 @@ fn damaged_or_foreign_bytes_are_refused() {
     let mut filter = TimingFilter::new(spec).unwrap();
     (0..50).for_each(|number| {
         filter.insert(item(number), 0);
-        filter.arrive(0);
+        filter.count_arrival(0);
     });
     let bytes = filter.encode();
     assert!(TimingFilter::decode(spec, &bytes).is_ok());

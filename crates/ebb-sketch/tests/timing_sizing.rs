@@ -1,9 +1,10 @@
 //! What a plan promises is what the planned filter does.
 
-use ebb_sketch::filter::decision::Penalties;
-use ebb_sketch::filter::distinct::Distinct;
-use ebb_sketch::filter::sizing::{Budget, Demand, SizingError, Span, false_duplicates, plan};
-use ebb_sketch::filter::timing::{Drive, Layout, TimingError, TimingFilter, TimingSpec};
+use ebb_sketch::filter::inference::decision::Penalties;
+use ebb_sketch::filter::inference::distinct::DistinctModel;
+use ebb_sketch::filter::planning::sizing::{Budget, SizingError, WindowLength, Workload, plan_filter};
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::timing::{ClockSpec, TimingError, TimingFilter, TimingSpec, false_duplicate_rate};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 
@@ -13,17 +14,17 @@ fn item(number: u64) -> Fingerprint {
 
 /// Runs the planned filter on distinct items over three windows; returns (measured, told by the filter itself).
 fn measured(spec: TimingSpec) -> (f64, f64) {
-    let Drive::Count { window, .. } = spec.drive() else { panic!("a window of arrivals") };
+    let ClockSpec::Count { window, .. } = spec.clock() else { panic!("a window of arrivals") };
     let mut filter = TimingFilter::new(spec).unwrap();
     let (mut duplicates, mut told) = (0u64, 0.0);
     for number in 0..3 * window {
-        let reading = filter.look(item(number));
+        let reading = filter.read(item(number));
         if number >= 2 * window {
-            duplicates += u64::from(filter.standard(&reading, 0, window));
+            duplicates += u64::from(filter.standard_answer(&reading, 0, window));
             told += filter.false_duplicate_rate() * f64::from(u8::from(number % 64 == 0)) * 64.0;
         }
         filter.insert(item(number), 0);
-        filter.arrive(0);
+        filter.count_arrival(0);
     }
     (duplicates as f64 / window as f64, told / window as f64)
 }
@@ -32,20 +33,20 @@ fn measured(spec: TimingSpec) -> (f64, f64) {
 fn predicted_false_duplicates_are_measured_in_every_layout() {
     let window = 20_000u64;
     for (layout, bits, k) in [
-        (Layout::Lines(window * 16 / 512), 4, 4),
-        (Layout::Lines(window * 8 / 512), 4, 2),
-        (Layout::Lines(window * 16 / 512), 3, 5),
-        (Layout::Lines(window * 24 / 512), 6, 4),
-        (Layout::Spread(window * 4), 4, 3),
-        (Layout::Spread(window * 3), 5, 2),
+        (CellLayout::Lines(window * 16 / 512), 4, 4),
+        (CellLayout::Lines(window * 8 / 512), 4, 2),
+        (CellLayout::Lines(window * 16 / 512), 3, 5),
+        (CellLayout::Lines(window * 24 / 512), 6, 4),
+        (CellLayout::Spread(window * 4), 4, 3),
+        (CellLayout::Spread(window * 3), 5, 2),
     ] {
         let block = window / 10
             * 10u64.div_ceil(match bits {
                 3 => 5,
                 _ => 10,
             });
-        let spec = TimingSpec::new(Drive::Count { window, block }, layout, bits, k).unwrap();
-        let predicted = false_duplicates(&spec, window as f64 + block as f64 / 2.0);
+        let spec = TimingSpec::new(ClockSpec::Count { window, block }, layout, bits, k).unwrap();
+        let predicted = false_duplicate_rate(&spec, window as f64 + block as f64 / 2.0);
         let (rate, told) = measured(spec);
         assert!((rate / predicted - 1.0).abs() < 0.15, "{layout:?} {bits} {k}: measured {rate}, predicted {predicted}");
         assert!((told / rate - 1.0).abs() < 0.25, "{layout:?} {bits} {k}: measured {rate}, told {told}");
@@ -54,10 +55,10 @@ fn predicted_false_duplicates_are_measured_in_every_layout() {
 
 #[test]
 fn a_plan_for_memory_is_no_larger_and_more_memory_never_errs_more() {
-    let demand = Demand::count(1_000_000).unwrap();
+    let demand = Workload::count(1_000_000).unwrap();
     let mut before = f64::INFINITY;
     for bytes in [250_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000] {
-        let plan = plan(&demand, Budget::Memory(bytes)).unwrap();
+        let plan = plan_filter(&demand, Budget::Memory(bytes)).unwrap();
         assert!(plan.spec.memory_bytes() <= bytes && plan.spec.memory_bytes() + 64 > bytes);
         assert!(plan.error() <= before, "{bytes}: {plan:?}");
         before = plan.error();
@@ -67,11 +68,11 @@ fn a_plan_for_memory_is_no_larger_and_more_memory_never_errs_more() {
 
 #[test]
 fn a_plan_for_an_error_is_the_least_memory_that_reaches_it() {
-    let demand = Demand::new(Span::Time { window_ms: 86_400_000, lateness_ms: 600_000 }, 1e6).unwrap();
+    let demand = Workload::new(WindowLength::Time { window_ms: 86_400_000, lateness_ms: 600_000 }, 1e6).unwrap();
     for error in [0.2, 0.05, 0.03] {
-        let found = plan(&demand, Budget::Error(error)).unwrap();
+        let found = plan_filter(&demand, Budget::Error(error)).unwrap();
         assert!(found.error() <= error, "{found:?}");
-        let less = plan(&demand, Budget::Memory(found.spec.memory_bytes() * 9 / 10)).unwrap();
+        let less = plan_filter(&demand, Budget::Memory(found.spec.memory_bytes() * 9 / 10)).unwrap();
         assert!(less.error() > error, "{error}: {less:?} would do");
         let penalties = Penalties::new(2.0, 1.0).unwrap();
         assert!((found.penalty(&penalties) - 2.0 * found.error()).abs() < 1e-12);
@@ -80,34 +81,41 @@ fn a_plan_for_an_error_is_the_least_memory_that_reaches_it() {
 
 #[test]
 fn repeats_make_a_filter_smaller() {
-    let all_distinct = Demand::count(1 << 16).unwrap();
-    let repeated = all_distinct.clone().with_distinct(Distinct::uniform(1 << 12).unwrap());
-    let bytes = |demand: &Demand| plan(demand, Budget::Error(0.1)).unwrap().spec.memory_bytes();
+    let all_distinct = Workload::count(1 << 16).unwrap();
+    let repeated = all_distinct.clone().with_distinct(DistinctModel::uniform(1 << 12).unwrap());
+    let bytes = |demand: &Workload| plan_filter(demand, Budget::Error(0.1)).unwrap().spec.memory_bytes();
     assert!(bytes(&repeated) * 4 < bytes(&all_distinct));
 }
 
 #[test]
 fn impossible_demands_are_refused_with_the_nearest_possible_one() {
-    let demand = Demand::count(1000).unwrap();
-    assert_eq!(plan(&demand, Budget::Memory(10)), Err(TimingError::MemoryTooSmall { given: 10, nearest: 64 }.into()));
+    let demand = Workload::count(1000).unwrap();
+    assert_eq!(
+        plan_filter(&demand, Budget::Memory(10)),
+        Err(TimingError::MemoryTooSmall { requested: 10, nearest: 64 }.into())
+    );
     for bad in [0.0, -1.0, 1.0, f64::NAN] {
-        let Err(SizingError::Error { nearest, .. }) = plan(&demand, Budget::Error(bad)) else { panic!("{bad}") };
+        let Err(SizingError::Error { nearest, .. }) = plan_filter(&demand, Budget::Error(bad)) else { panic!("{bad}") };
         assert!((0.0..1.0).contains(&nearest));
     }
-    let Err(SizingError::OutOfReach { nearest, .. }) = plan(&demand, Budget::Error(1e-9)) else { panic!("reached") };
-    assert!(plan(&demand, Budget::Error(nearest * 1.01)).is_ok(), "the nearest is possible");
+    let Err(SizingError::OutOfReach { nearest, .. }) = plan_filter(&demand, Budget::Error(1e-9)) else {
+        panic!("reached")
+    };
+    assert!(plan_filter(&demand, Budget::Error(nearest * 1.01)).is_ok(), "the nearest is possible");
     for bad in [0.0, f64::NAN, f64::INFINITY] {
-        assert!(Demand::new(Span::Count { window: 10 }, bad).is_err());
+        assert!(Workload::new(WindowLength::Count { window: 10 }, bad).is_err());
     }
-    assert!(plan(&Demand::new(Span::Count { window: 0 }, 10.0).unwrap(), Budget::Memory(1 << 20)).is_err());
+    assert!(
+        plan_filter(&Workload::new(WindowLength::Count { window: 0 }, 10.0).unwrap(), Budget::Memory(1 << 20)).is_err()
+    );
 }
 
 #[test]
 fn the_same_wishes_give_the_same_filter() {
     let mut random = Random::new(1);
     for _ in 0..20 {
-        let demand = Demand::count(1 + random.below(1 << 24)).unwrap();
+        let demand = Workload::count(1 + random.below(1 << 24)).unwrap();
         let budget = Budget::Memory(64 + random.below(1 << 26));
-        assert_eq!(plan(&demand, budget), plan(&demand, budget));
+        assert_eq!(plan_filter(&demand, budget), plan_filter(&demand, budget));
     }
 }

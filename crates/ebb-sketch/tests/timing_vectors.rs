@@ -1,10 +1,13 @@
 //! The reference vectors of the timing filter: traces must match exactly, figures to the stated tolerance.
 
-use ebb_sketch::filter::decision::Penalties;
-use ebb_sketch::filter::distinct::{Distinct, Form, written_by_others};
-use ebb_sketch::filter::posterior::{AgePrior, Belief, Evidence, Masses, Posterior, Share};
-use ebb_sketch::filter::sizing::paper_spec;
-use ebb_sketch::filter::timing::{Drive, Layout, Reading, TimingFilter, TimingSpec};
+use ebb_sketch::filter::belief::{ArrivalShare, Belief};
+use ebb_sketch::filter::inference::decision::Penalties;
+use ebb_sketch::filter::inference::distinct::{DistinctModel, LikelihoodForm, collision_probability, model_likelihood};
+use ebb_sketch::filter::inference::posterior::{AgePrior, Posterior, PriorMasses};
+use ebb_sketch::filter::planning::sizing::paper_spec;
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::timing::AgeLikelihood;
+use ebb_sketch::filter::structure::timing::{ClockSpec, Reading, TimingFilter, TimingSpec};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::mix;
 use serde_json::Value;
@@ -36,9 +39,9 @@ fn reference_item(x: u64, seed: u64) -> Fingerprint {
 }
 
 /// The smallest timers in which a filter of the reference fits.
-fn smallest(drive: Drive, cells: u64, k: u8, spare: u8) -> TimingFilter {
+fn smallest(clock: ClockSpec, cells: u64, k: u8, spare: u8) -> TimingFilter {
     let fits =
-        |bits| TimingSpec::new(drive, Layout::Spread(cells), bits, k).and_then(|spec| spec.with_spare(spare)).ok();
+        |bits| TimingSpec::new(clock, CellLayout::Spread(cells), bits, k).and_then(|spec| spec.with_spare(spare)).ok();
     TimingFilter::new((3..=8).find_map(fits).unwrap()).unwrap()
 }
 
@@ -52,7 +55,8 @@ fn observe(filter: &TimingFilter, item: Fingerprint) -> (Option<u8>, usize, usiz
 #[test]
 fn cells_are_drawn_as_in_the_reference() {
     for case in list(&vectors("replay")["hash"], "cells") {
-        let filter = smallest(Drive::Count { window: 1, block: 1 }, unsigned(case, "m"), unsigned(case, "k") as u8, 0);
+        let filter =
+            smallest(ClockSpec::Count { window: 1, block: 1 }, unsigned(case, "m"), unsigned(case, "k") as u8, 0);
         let item = reference_item(case["x"].as_str().unwrap().parse().unwrap(), unsigned(case, "seed"));
         let expected: Vec<u64> = list(case, "distinct").iter().map(|cell| cell.as_u64().unwrap()).collect();
         assert_eq!(filter.cells_of(item), expected);
@@ -62,17 +66,17 @@ fn cells_are_drawn_as_in_the_reference() {
 #[test]
 fn count_driven_traces_match_the_reference_to_the_last_timer() {
     for case in list(&vectors("replay"), "btbf") {
-        let drive = Drive::Count { window: unsigned(case, "w"), block: unsigned(case, "B") };
-        let (seed, window) = (unsigned(case, "seed"), drive.window());
-        let mut filter = smallest(drive, unsigned(case, "m"), unsigned(case, "k") as u8, unsigned(case, "pad") as u8);
+        let clock = ClockSpec::Count { window: unsigned(case, "w"), block: unsigned(case, "B") };
+        let (seed, window) = (unsigned(case, "seed"), clock.window());
+        let mut filter = smallest(clock, unsigned(case, "m"), unsigned(case, "k") as u8, unsigned(case, "pad") as u8);
         let (mut answers, mut observed) = (Vec::new(), Vec::new());
         for t in 0..unsigned(case, "T") {
             let item = reference_item(mix(7 * t + seed) % 60, seed);
-            let reading = filter.look(item);
-            answers.push(filter.standard(&reading, 0, window));
+            let reading = filter.read(item);
+            answers.push(filter.standard_answer(&reading, 0, window));
             observed.push(observe(&filter, item));
             filter.insert(item, 0);
-            filter.arrive(0);
+            filter.count_arrival(0);
         }
         assert_eq!(answers, bits(case, "answers"), "{case}");
         for entry in list(case, "observe") {
@@ -91,9 +95,9 @@ fn count_driven_traces_match_the_reference_to_the_last_timer() {
 fn time_driven_traces_match_the_reference() {
     for case in list(&vectors("replay"), "time_btbf") {
         let (window_ms, lateness_ms) = (unsigned(case, "window"), unsigned(case, "lateness"));
-        let drive = Drive::Time { window_ms, lateness_ms, tick_ms: unsigned(case, "tau") };
+        let clock = ClockSpec::Time { window_ms, lateness_ms, tick_ms: unsigned(case, "tau") };
         let (seed, spread) = (unsigned(case, "seed"), unsigned(case, "spread"));
-        let mut filter = smallest(drive, unsigned(case, "m"), unsigned(case, "k") as u8, unsigned(case, "pad") as u8);
+        let mut filter = smallest(clock, unsigned(case, "m"), unsigned(case, "k") as u8, unsigned(case, "pad") as u8);
         let (mut now, mut answers, mut accepted) = (1000i64, Vec::new(), Vec::new());
         for t in 0..unsigned(case, "T") {
             let z = mix(11 * t + seed);
@@ -101,8 +105,8 @@ fn time_driven_traces_match_the_reference() {
             let time = if (z >> 10).is_multiple_of(4) { now - ((z >> 20) % spread) as i64 } else { now };
             let item = reference_item((z >> 32) % 50, seed);
             filter.advance(now);
-            let reading = filter.look(item);
-            answers.push(filter.standard(&reading, time, window_ms));
+            let reading = filter.read(item);
+            answers.push(filter.standard_answer(&reading, time, window_ms));
             accepted.push(filter.insert(item, time));
         }
         assert_eq!(answers, bits(case, "answers"), "{case}");
@@ -123,13 +127,13 @@ fn close(what: &str, got: f64, expected: f64, tolerance: f64) {
     assert!(error <= tolerance, "{what}: {got:e} is not {expected:e} (relative error {error:e})");
 }
 
-fn model(value: &Value) -> Distinct {
+fn model(value: &Value) -> DistinctModel {
     match value["kind"].as_str().unwrap() {
-        "uniform" => Distinct::uniform(unsigned(value, "U")).unwrap(),
-        "zipf_exact" | "zipf_corrected_head64" => Distinct::zipf(unsigned(value, "U")).unwrap(),
+        "uniform" => DistinctModel::uniform(unsigned(value, "U")).unwrap(),
+        "zipf_exact" | "zipf_corrected_head64" => DistinctModel::zipf(unsigned(value, "U")).unwrap(),
         "loglog" => {
             let points = list(value, "points").iter().map(|p| (p[0].as_f64().unwrap(), p[1].as_f64().unwrap()));
-            Distinct::points(points.collect()).unwrap()
+            DistinctModel::points(points.collect()).unwrap()
         }
         other => panic!("no model is called {other}"),
     }
@@ -145,14 +149,14 @@ fn distinct_items_are_counted_as_in_the_reference() {
             close(&format!("{} D({j})", case["model"]), distinct.among(j), pair[1].as_f64().unwrap(), tolerance);
         }
         for pair in case["paper_eq17"].as_array().into_iter().flatten() {
-            let printed = Distinct::zipf_printed(unsigned(&case["model"], "U")).unwrap();
+            let printed = DistinctModel::zipf_printed(unsigned(&case["model"], "U")).unwrap();
             close("printed", printed.among(pair[0].as_f64().unwrap()), pair[1].as_f64().unwrap(), 1e-11);
         }
     }
 }
 
-fn check_posterior(evidence: Evidence, input: &Value, expected: &Value) {
-    let posterior = Posterior::new(evidence, AgePrior::Geometric(Share::new(number(input, "p")).unwrap()));
+fn check_posterior(evidence: AgeLikelihood, input: &Value, expected: &Value) {
+    let posterior = Posterior::new(evidence, AgePrior::Geometric(ArrivalShare::new(number(input, "p")).unwrap()));
     let belief = posterior.within(number(input, "w"));
     let check = |name: &str, got: f64| close(&format!("{name} of {input}"), got, number(expected, name), 1e-11);
     check("p_in", belief.inside);
@@ -172,13 +176,13 @@ fn posteriors_over_blocks_of_arrivals_match_eighty_digit_arithmetic() {
         let (from, length) = if age == 0.0 { (0.0, into) } else { ((age - 1.0) * block + into, block) };
         assert_eq!((from, length), (number(case, "a"), number(case, "N")));
         let cells = unsigned(input, if age == 0.0 { "r" } else { "c" }) as u8;
-        let others = |items| written_by_others(cells, unsigned(input, "k") as u8, unsigned(input, "m"), items);
+        let others = |items| collision_probability(cells, unsigned(input, "k") as u8, unsigned(input, "m"), items);
         let (printed, corrected) = (others(distinct.among(length)), others(distinct.between(from, length)));
         close("g printed", printed, number(case, "g_printed"), 1e-11);
         close("g corrected", corrected, number(case, "g_corrected"), 1e-11);
         // The vectors' own g, so that an error in g is not taken for one in the posterior.
         for (g, expected) in [("g_printed", "with_printed_g"), ("g_corrected", "with_corrected_g")] {
-            check_posterior(Evidence { from, length, by_others: number(case, g) }, input, &case[expected]);
+            check_posterior(AgeLikelihood { from, length, collision: number(case, g) }, input, &case[expected]);
         }
     }
 }
@@ -189,12 +193,12 @@ fn posteriors_over_blocks_of_time_match_eighty_digit_arithmetic() {
     for case in list(&vectors, "cases") {
         let input = &case["input"];
         let (from, length) = (number(case, "a"), number(case, "N"));
-        check_posterior(Evidence { from, length, by_others: number(case, "g") }, input, &case["model"]);
-        check_posterior(Evidence { from, length, by_others: number(case, "g_live") }, input, &case["live"]);
+        check_posterior(AgeLikelihood { from, length, collision: number(case, "g") }, input, &case["model"]);
+        check_posterior(AgeLikelihood { from, length, collision: number(case, "g_live") }, input, &case["live"]);
     }
     for case in list(&vectors, "expired") {
-        let evidence = Evidence { from: number(case, "a"), length: 0.0, by_others: 1.0 };
-        let posterior = Posterior::new(evidence, AgePrior::Geometric(Share::new(number(case, "p")).unwrap()));
+        let evidence = AgeLikelihood { from: number(case, "a"), length: 0.0, collision: 1.0 };
+        let posterior = Posterior::new(evidence, AgePrior::Geometric(ArrivalShare::new(number(case, "p")).unwrap()));
         let belief = posterior.within(number(case, "w"));
         close("p_in", belief.inside, number(case, "p_in"), 1e-11);
         close("p_out", belief.outside, number(case, "p_out"), 1e-11);
@@ -209,12 +213,12 @@ fn a_filter_reads_its_evidence_as_the_vectors_do() {
         let input = &case["input"];
         let blocks: Vec<u64> = list(input, "n_blocks").iter().map(|n| n.as_u64().unwrap()).collect();
         let window_ms = 1000 * blocks.len() as u64;
-        let drive = Drive::Time { window_ms, lateness_ms: 0, tick_ms: 1000 };
+        let clock = ClockSpec::Time { window_ms, lateness_ms: 0, tick_ms: 1000 };
         let (cells, k) = (unsigned(input, "m"), unsigned(input, "k") as u8);
-        let mut filter = TimingFilter::new(TimingSpec::new(drive, Layout::Spread(cells), 5, k).unwrap()).unwrap();
+        let mut filter = TimingFilter::new(TimingSpec::new(clock, CellLayout::Spread(cells), 5, k).unwrap()).unwrap();
         let now = window_ms as i64;
         for (age, &arrivals) in blocks.iter().enumerate().rev() {
-            (0..arrivals).for_each(|_| filter.arrive(now - 1000 * age as i64));
+            (0..arrivals).for_each(|_| filter.count_arrival(now - 1000 * age as i64));
         }
         filter.advance(now);
         let reading = Reading {
@@ -222,9 +226,9 @@ fn a_filter_reads_its_evidence_as_the_vectors_do() {
             cells: unsigned(input, "r") as u8,
             oldest: unsigned(input, "c") as u8,
         };
-        let evidence = filter.evidence_by_model(&reading, &model(&input["d_model"]), Form::Corrected);
+        let evidence = model_likelihood(&filter, &reading, &model(&input["d_model"]), LikelihoodForm::Corrected);
         assert_eq!((evidence.from, evidence.length), (number(case, "a"), number(case, "N")), "{input}");
-        close("g", evidence.by_others, number(case, "g"), 1e-11);
+        close("g", evidence.collision, number(case, "g"), 1e-11);
     }
 }
 
@@ -232,20 +236,21 @@ fn a_filter_reads_its_evidence_as_the_vectors_do() {
 fn learned_and_first_seen_priors_match_the_vectors() {
     let vectors = vectors("priors");
     for case in list(&vectors, "first_seen") {
-        let evidence = Evidence { from: number(case, "a"), length: number(case, "N"), by_others: number(case, "g") };
-        let share = Share::new(number(case, "p")).unwrap();
+        let evidence =
+            AgeLikelihood { from: number(case, "a"), length: number(case, "N"), collision: number(case, "g") };
+        let share = ArrivalShare::new(number(case, "p")).unwrap();
         let posterior = Posterior::new(evidence, AgePrior::FirstSeen { share, window: number(case, "W") });
         close("first seen", posterior.within(number(case, "w")).inside, number(case, "p_in"), 1e-11);
     }
     for case in list(&vectors, "any_prior") {
         let (below_from, below_end, below_window) = (number(case, "F_a"), number(case, "F_e"), number(case, "F_w"));
-        let masses = Masses {
+        let masses = PriorMasses {
             block_inside: below_window.min(below_end) - below_from,
             block_outside: (below_end - below_window).max(0.0),
             beyond_inside: (below_window - below_end).max(0.0),
             beyond_outside: 1.0 - below_end.max(below_window),
         };
-        close("any prior", masses.weigh(number(case, "g")).inside, number(case, "p_in"), 1e-11);
+        close("any prior", masses.posterior(number(case, "g")).inside, number(case, "p_in"), 1e-11);
     }
 }
 
@@ -266,7 +271,7 @@ fn the_papers_sizing_rule_matches_the_vectors() {
     for case in vectors("sizing").as_array().unwrap() {
         let spec = paper_spec(unsigned(case, "w"), number(case, "bpi"), unsigned(case, "k") as u8, None).unwrap();
         let expected = (unsigned(case, "bpt"), unsigned(case, "m"), unsigned(case, "B"), unsigned(case, "P"));
-        let got = (u64::from(spec.timer_bits()), spec.cells(), spec.drive().block(), u64::from(spec.spare()));
+        let got = (u64::from(spec.timer_bits()), spec.cells(), spec.clock().block(), u64::from(spec.spare()));
         assert_eq!(got, expected, "{case}");
     }
 }

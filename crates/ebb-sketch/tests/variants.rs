@@ -1,15 +1,16 @@
 //! The variants of the filters against the vectors: replays to the cell, laws and posteriors to the last digits.
 
-use ebb_sketch::filter::classic::{ArrivalShare, ByOthers, ClassicFilter};
-use ebb_sketch::filter::frequency::basic::{Basic, BasicSpec};
-use ebb_sketch::filter::frequency::epochs::EpochSpec;
-use ebb_sketch::filter::frequency::forward::ForwardSpec;
-use ebb_sketch::filter::frequency::optimised::{Carry, DigitSpec, Optimised, OptimisedSpec};
-use ebb_sketch::filter::frequency::{Frequency, FrequencySpec};
-use ebb_sketch::filter::importance::Rule;
-use ebb_sketch::filter::limiting::{Law, Start, ValueShares};
-use ebb_sketch::filter::places::{Places, Size};
-use ebb_sketch::filter::stable::{FadingFilter, FadingSpec};
+use ebb_sketch::filter::belief::ArrivalShare;
+use ebb_sketch::filter::planning::stationary::{InitialCell, StationaryDistribution, ValueShares};
+use ebb_sketch::filter::structure::classic::{ClassicFilter, FalsePositiveRate};
+use ebb_sketch::filter::structure::frequency::basic::{BasicFrequency, BasicSpec};
+use ebb_sketch::filter::structure::frequency::epochs::EpochSpec;
+use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::structure::frequency::optimised::{Carry, DigitSpec, OptimisedFrequency, OptimisedSpec};
+use ebb_sketch::filter::structure::frequency::{FrequencyFilter, FrequencySpec};
+use ebb_sketch::filter::structure::layout::{CellHasher, CellLayout};
+use ebb_sketch::filter::structure::stable::importance::ImportanceRule;
+use ebb_sketch::filter::structure::stable::{StableFilter, StableSpec};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 use serde_json::Value;
@@ -53,8 +54,8 @@ fn item(x: u64, seed: u64) -> Fingerprint {
 #[test]
 fn items_fall_on_the_cells_of_the_vectors() {
     for case in list(&vectors("replay")["hash"], "cells") {
-        let places = Places::new(Size::Cells(whole(case, "m")), 1, whole(case, "k") as u8).unwrap();
-        let cells = places.of(item(whole(case, "x"), whole(case, "seed")));
+        let hasher = CellHasher::new(CellLayout::Spread(whole(case, "m")), 1, whole(case, "k") as u8).unwrap();
+        let cells = hasher.cells_of(item(whole(case, "x"), whole(case, "seed")));
         assert_eq!(cells.as_slice(), wholes(case, "cells"));
         assert_eq!(cells.distinct().as_slice(), wholes(case, "distinct"));
     }
@@ -65,30 +66,30 @@ fn the_classical_posterior_matches_the_vectors() {
     let cases = vectors("classical_decision");
     assert!(!list(&cases, "classical").is_empty());
     for case in list(&cases, "classical") {
-        let places = Places::new(Size::Cells(whole(case, "m")), 1, whole(case, "k") as u8).unwrap();
+        let hasher = CellHasher::new(CellLayout::Spread(whole(case, "m")), 1, whole(case, "k") as u8).unwrap();
         let (arrivals, own) = (whole(case, "n"), whole(case, "r") as u32);
         // The vectors are of distinct arrivals, so both counts of the theorem are n.
-        let by_others = ByOthers::from_distinct(&places, arrivals as f64, own);
-        close(by_others.chance(), real(case, "p_fp"), 1e-11);
+        let collision = FalsePositiveRate::from_distinct(&hasher, arrivals as f64, own);
+        close(collision.get(), real(case, "p_fp"), 1e-11);
         if whole(case, "c") == whole(case, "r") {
-            let belief = by_others.belief(ArrivalShare::new(real(case, "p")).unwrap(), arrivals);
-            close(belief.p_in, real(case, "p_in"), 1e-11);
-            close(belief.p_out, real(case, "p_out"), 1e-11);
+            let belief = collision.posterior(ArrivalShare::new(real(case, "p")).unwrap(), arrivals);
+            close(belief.inside, real(case, "p_in"), 1e-11);
+            close(belief.outside, real(case, "p_out"), 1e-11);
         } else {
-            let empty = ClassicFilter::new(Size::Cells(whole(case, "m")), whole(case, "k") as u8).unwrap();
+            let empty = ClassicFilter::new(CellLayout::Spread(whole(case, "m")), whole(case, "k") as u8).unwrap();
             let belief = empty.belief(item(1, 1), ArrivalShare::new(real(case, "p")).unwrap());
-            assert_eq!((belief.p_in, belief.p_out), (real(case, "p_in"), real(case, "p_out")));
+            assert_eq!((belief.inside, belief.outside), (real(case, "p_in"), real(case, "p_out")));
         }
     }
 }
 
-fn rule(mode: &str, low: u8) -> Rule {
+fn rule(mode: &str, low: u8) -> ImportanceRule {
     match mode {
-        "sbf" => Rule::Stable,
-        "2c" => Rule::TwoClass { low },
-        "mc" => Rule::MultiClass,
-        "h" => Rule::HarmonicLiteral,
-        "h1" => Rule::Harmonic,
+        "sbf" => ImportanceRule::Stable,
+        "2c" => ImportanceRule::TwoClass { low },
+        "mc" => ImportanceRule::MultiClass,
+        "h" => ImportanceRule::HarmonicLiteral,
+        "h1" => ImportanceRule::Harmonic,
         mode => panic!("no rule is called {mode}"),
     }
 }
@@ -112,13 +113,13 @@ fn fading_filters_replay_the_vectors_to_the_cell() {
     let cases: Vec<&Value> = list(&replay, "cell_filters").iter().filter(|case| case["mode"] != "bf").collect();
     assert_eq!(cases.len(), 5);
     for case in cases {
-        let size = Size::Cells(whole(case, "m"));
+        let size = CellLayout::Spread(whole(case, "m"));
         let rule = rule(case["mode"].as_str().unwrap(), whole(case, "h") as u8);
         let (hashes, decrements) = (whole(case, "K") as u8, whole(case, "P") as u32);
         let mut filter =
-            FadingFilter::new(FadingSpec::new(size, hashes, decrements, whole(case, "M") as u8, rule).unwrap());
+            StableFilter::new(StableSpec::new(size, hashes, decrements, whole(case, "M") as u8, rule).unwrap());
         let mut random = Random::new(whole(case, "seed") ^ 0x5EED);
-        let answers = digits(arrivals(case).map(|(item, value)| filter.process(item, value, &mut random)));
+        let answers = digits(arrivals(case).map(|(item, value)| filter.observe(item, value, &mut random)));
         assert_eq!(answers, case["answers"].as_str().unwrap(), "{rule:?}");
         let cells: Vec<u64> = (0..whole(case, "m")).map(|cell| u64::from(filter.value(cell))).collect();
         assert_eq!(cells, wholes(case, "cells"), "{rule:?}");
@@ -129,20 +130,20 @@ fn fading_filters_replay_the_vectors_to_the_cell() {
 fn the_classical_filter_replays_the_vector_to_the_answer() {
     let replay = vectors("replay");
     let case = list(&replay, "cell_filters").iter().find(|case| case["mode"] == "bf").expect("one is classical");
-    let mut filter = ClassicFilter::new(Size::Cells(whole(case, "m")), whole(case, "K") as u8).unwrap();
+    let mut filter = ClassicFilter::new(CellLayout::Spread(whole(case, "m")), whole(case, "K") as u8).unwrap();
     let answers = digits(arrivals(case).map(|(item, _)| filter.insert(item)));
     assert_eq!(answers, case["answers"].as_str().unwrap());
     let set: u64 = wholes(case, "cells").iter().sum();
     close(filter.fill(), set as f64 / whole(case, "m") as f64, 1e-15);
 }
 
-fn law(case: &Value, rule: Rule, values: &ValueShares) -> Option<Law> {
-    Law::of(&spec(case, rule), values)
+fn law(case: &Value, rule: ImportanceRule, values: &ValueShares) -> Option<StationaryDistribution> {
+    StationaryDistribution::new(&spec(case, rule), values)
 }
 
-fn spec(case: &Value, rule: Rule) -> FadingSpec {
+fn spec(case: &Value, rule: ImportanceRule) -> StableSpec {
     let (hashes, decrements) = (whole(case, "K") as u8, whole(case, "P") as u32);
-    FadingSpec::new(Size::Cells(whole(case, "m")), hashes, decrements, whole(case, "M") as u8, rule).unwrap()
+    StableSpec::new(CellLayout::Spread(whole(case, "m")), hashes, decrements, whole(case, "M") as u8, rule).unwrap()
 }
 
 #[track_caller]
@@ -156,25 +157,25 @@ fn limiting_laws_match_the_vectors() {
     for case in vectors("limiting").as_array().unwrap() {
         let mix = ValueShares::new(&reals(case, "pi")).unwrap();
         let (top, low, high) = (whole(case, "M") as usize, whole(case, "h") as u8, real(case, "phi"));
-        let two = if top == 1 { ValueShares::even(1) } else { two_shares(top, high) };
-        close(spec(case, Rule::Stable).places().touch_chance(), real(case, "k"), 1e-11);
-        all_close(law(case, Rule::Stable, &mix).unwrap().shares(), &reals(case, "sbf"), 1e-11);
-        let two = law(case, Rule::TwoClass { low }, &two).unwrap();
+        let two = if top == 1 { ValueShares::uniform(1) } else { two_shares(top, high) };
+        close(spec(case, ImportanceRule::Stable).hasher().touch_probability(), real(case, "k"), 1e-11);
+        all_close(law(case, ImportanceRule::Stable, &mix).unwrap().shares(), &reals(case, "sbf"), 1e-11);
+        let two = law(case, ImportanceRule::TwoClass { low }, &two).unwrap();
         all_close(two.shares(), &reals(case, "two_class"), 1e-11);
-        let multi = law(case, Rule::MultiClass, &mix).unwrap();
+        let multi = law(case, ImportanceRule::MultiClass, &mix).unwrap();
         all_close(multi.shares(), &reals(case, "multi"), 1e-11);
-        let printed = Law::printed(&spec(case, Rule::MultiClass), &mix);
+        let printed = StationaryDistribution::as_printed(&spec(case, ImportanceRule::MultiClass), &mix);
         all_close(&printed, &reals(case, "multi_paper_pprime"), 1e-11);
-        all_close(law(case, Rule::Harmonic, &mix).unwrap().shares(), &reals(case, "h_thinned"), 1e-11);
-        match (law(case, Rule::HarmonicLiteral, &mix), case["h_exact"].is_null()) {
+        all_close(law(case, ImportanceRule::Harmonic, &mix).unwrap().shares(), &reals(case, "h_thinned"), 1e-11);
+        match (law(case, ImportanceRule::HarmonicLiteral, &mix), case["h_exact"].is_null()) {
             (None, true) => {}
             (Some(law), false) => all_close(law.shares(), &reals(case, "h_exact"), 1e-11),
             (law, _) => panic!("the literal reading drains in one of the two only: {law:?}"),
         }
         for missed in list(case, "fn") {
             let (value, gap) = (whole(missed, "v") as u8, whole(missed, "gap"));
-            close(multi.missed(value, gap, Start::Fresh), real(missed, "fresh"), 1e-11);
-            close(multi.missed(value, gap, Start::Stationary), real(missed, "stationary"), 1e-11);
+            close(multi.miss_probability(value, gap, InitialCell::Fresh), real(missed, "fresh"), 1e-11);
+            close(multi.miss_probability(value, gap, InitialCell::Stationary), real(missed, "stationary"), 1e-11);
         }
     }
 }
@@ -190,11 +191,11 @@ fn two_shares(top: usize, high: f64) -> ValueShares {
 fn counters_and_digits_replay_the_vectors_to_the_cell() {
     let replay = vectors("replay");
     for case in list(&replay, "otbf") {
-        let (size, hashes) = (Size::Cells(whole(case, "m")), whole(case, "k") as u8);
+        let (size, hashes) = (CellLayout::Spread(whole(case, "m")), whole(case, "k") as u8);
         let epochs = EpochSpec::keeping(whole(case, "epoch"), real(case, "lam")).unwrap();
         let form = |carry| DigitSpec { digit_bits: 2, fraction_bits: 0, pool: 100, carry };
-        let wide = |carry| Optimised::new(OptimisedSpec::new(size, hashes, epochs, form(carry)).unwrap());
-        let mut basic = Basic::new(BasicSpec::new(size, hashes, epochs, 0).unwrap());
+        let wide = |carry| OptimisedFrequency::new(OptimisedSpec::new(size, hashes, epochs, form(carry)).unwrap());
+        let mut basic = BasicFrequency::new(BasicSpec::new(size, hashes, epochs, 0).unwrap());
         let (mut each, mut all) = (wide(Carry::Each), wide(Carry::All));
         let (seed, length) = (whole(case, "seed"), whole(case, "T"));
         for t in 0..length {
@@ -209,10 +210,10 @@ fn counters_and_digits_replay_the_vectors_to_the_cell() {
         each.advance(length as i64);
         all.advance(length as i64);
         let cells = |held: &dyn Fn(u64) -> u64| (0..whole(case, "m")).map(held).collect::<Vec<u64>>();
-        assert_eq!(cells(&|cell| basic.held(cell)), wholes(case, "btbf"));
-        assert_eq!(cells(&|cell| each.held(cell)), wholes(case, "otbf_each"));
-        assert_eq!(cells(&|cell| all.held(cell)), wholes(case, "otbf_all"));
-        assert_eq!(u64::from(each.digits().peak()), whole(case, "peak_extra"));
+        assert_eq!(cells(&|cell| basic.cell_value(cell)), wholes(case, "btbf"));
+        assert_eq!(cells(&|cell| each.cell_value(cell)), wholes(case, "otbf_each"));
+        assert_eq!(cells(&|cell| all.cell_value(cell)), wholes(case, "otbf_all"));
+        assert_eq!(u64::from(each.peak_pool_use()), whole(case, "peak_extra"));
     }
 }
 
@@ -221,20 +222,23 @@ fn counters_and_digits_replay_the_vectors_to_the_cell() {
 fn state_bytes_never_change_between_releases() {
     let hex = |bytes: &[u8]| bytes[..bytes.len() - 8].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let fading = |rule| {
-        let mut filter = FadingFilter::new(FadingSpec::new(Size::Cells(8), 2, 1, 7, rule).unwrap());
+        let mut filter = StableFilter::new(StableSpec::new(CellLayout::Spread(8), 2, 1, 7, rule).unwrap());
         (0..4).for_each(|x| {
-            filter.process(item(x, 0), 5, &mut Random::new(x));
+            filter.observe(item(x, 0), 5, &mut Random::new(x));
         });
         hex(&filter.encode())
     };
-    assert_eq!(fading(Rule::Stable), "6661646501000108020700000177070007");
-    assert_eq!(fading(Rule::HarmonicLiteral), "666164650100010802070400015503000502000000010000000600000000000000");
+    assert_eq!(fading(ImportanceRule::Stable), "6661646501000108020700000177070007");
+    assert_eq!(
+        fading(ImportanceRule::HarmonicLiteral),
+        "666164650100010802070400015503000502000000010000000600000000000000"
+    );
     let counted = |spec| {
-        let mut counts = Frequency::new(spec);
+        let mut counts = FrequencyFilter::new(spec);
         (0..6).for_each(|x| counts.add(item(x % 2, 0), x as i64 * 300));
         hex(&counts.encode())
     };
-    let (size, epochs) = (Size::Cells(7), EpochSpec::halving(1_000, 2).unwrap());
+    let (size, epochs) = (CellLayout::Spread(7), EpochSpec::halving(1_000, 2).unwrap());
     let form = DigitSpec { digit_bits: 2, fraction_bits: 1, pool: 3, carry: Carry::Each };
     let forward = FrequencySpec::Forward(ForwardSpec::new(size, 2, 1_000).unwrap());
     assert_eq!(

@@ -2,17 +2,22 @@
 //!
 //! `EBB_CASES` multiplies the length of the runs.
 
-use ebb_sketch::filter::importance::Rule;
-use ebb_sketch::filter::limiting::{Law, Start, ValueShares};
-use ebb_sketch::filter::places::Size;
-use ebb_sketch::filter::stable::{FadingFilter, FadingSpec};
-use ebb_sketch::filter::tuning::tune_decrements;
+use ebb_sketch::filter::planning::stationary::{InitialCell, StationaryDistribution, ValueShares};
+use ebb_sketch::filter::planning::tuning::tune_decrements;
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::stable::importance::ImportanceRule;
+use ebb_sketch::filter::structure::stable::{StableFilter, StableSpec};
 use ebb_sketch::hash::Fingerprint;
-use ebb_sketch::random::{Random, draws, mix};
+use ebb_sketch::random::{Random, mix};
 
 const TOP: u8 = 7;
-const RULES: [Rule; 5] =
-    [Rule::Stable, Rule::TwoClass { low: 3 }, Rule::MultiClass, Rule::Harmonic, Rule::HarmonicLiteral];
+const RULES: [ImportanceRule; 5] = [
+    ImportanceRule::Stable,
+    ImportanceRule::TwoClass { low: 3 },
+    ImportanceRule::MultiClass,
+    ImportanceRule::Harmonic,
+    ImportanceRule::HarmonicLiteral,
+];
 
 fn times() -> u64 {
     std::env::var("EBB_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1)
@@ -22,10 +27,10 @@ fn item(x: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(x)) << 64 | u128::from(mix(!x)))
 }
 
-fn filled(spec: FadingSpec, arrivals: u64) -> FadingFilter {
-    let mut filter = FadingFilter::new(spec);
+fn filled(spec: StableSpec, arrivals: u64) -> StableFilter {
+    let mut filter = StableFilter::new(spec);
     for x in 0..arrivals {
-        filter.process(item(x), 1 + (mix(x) % u64::from(TOP)) as u8, &mut draws(5, 1, x));
+        filter.observe(item(x), 1 + (mix(x) % u64::from(TOP)) as u8, &mut Random::for_record(5, 1, x));
     }
     filter
 }
@@ -33,10 +38,10 @@ fn filled(spec: FadingSpec, arrivals: u64) -> FadingFilter {
 #[test]
 fn the_share_of_zero_cells_settles_where_the_law_says() {
     // 4096 cells both ways.
-    for size in [Size::Cells(4_096), Size::Lines(32)] {
+    for size in [CellLayout::Spread(4_096), CellLayout::Lines(32)] {
         for rule in RULES {
-            let spec = FadingSpec::new(size, 5, 10, TOP, rule).unwrap();
-            let predicted = Law::of(&spec, &ValueShares::even(TOP)).unwrap().zero_share();
+            let spec = StableSpec::new(size, 5, 10, TOP, rule).unwrap();
+            let predicted = StationaryDistribution::new(&spec, &ValueShares::uniform(TOP)).unwrap().zero_share();
             let observed = filled(spec, 20_000 * times()).zero_share();
             assert!((observed - predicted).abs() < 0.02, "{size:?} {rule:?}: {observed} against {predicted}");
         }
@@ -45,30 +50,33 @@ fn the_share_of_zero_cells_settles_where_the_law_says() {
 
 #[test]
 fn tuned_filters_keep_to_their_rate_of_false_duplicates() {
-    let (target, values) = (0.1, ValueShares::even(TOP));
+    let (target, values) = (0.1, ValueShares::uniform(TOP));
     // In lines, whose loads differ, the rate comes out higher than cells anywhere would have it.
-    for (size, above) in [(Size::Cells(16_384), 1.15), (Size::Lines(128), 1.4)] {
+    for (size, above) in [(CellLayout::Spread(16_384), 1.15), (CellLayout::Lines(128), 1.4)] {
         for rule in RULES {
-            let spec = FadingSpec::new(size, 5, 1, TOP, rule).unwrap();
+            let spec = StableSpec::new(size, 5, 1, TOP, rule).unwrap();
             let tuned = tune_decrements(&spec, &values, target).unwrap();
-            let predicted = Law::of(&tuned, &values).unwrap().false_duplicate();
+            let predicted = StationaryDistribution::new(&tuned, &values).unwrap().false_duplicate_rate();
             let filter = filled(tuned, 40_000 * times());
             let asked = 20_000;
-            let observed = (0..asked).filter(|x| filter.probe(item(u64::MAX - x))).count() as f64 / asked as f64;
+            let observed = (0..asked).filter(|x| filter.contains(item(u64::MAX - x))).count() as f64 / asked as f64;
             let ratio = observed / predicted;
             assert!(predicted <= target && (0.85..above).contains(&ratio), "{size:?} {rule:?}: {observed} {predicted}");
-            assert!((filter.false_duplicate() / predicted - 1.0).abs() < 0.15, "{size:?} {rule:?}: the live estimate");
+            assert!(
+                (filter.false_duplicate_rate() / predicted - 1.0).abs() < 0.15,
+                "{size:?} {rule:?}: the live estimate"
+            );
         }
     }
 }
 
 #[test]
 fn items_are_forgotten_by_gap_and_value_as_predicted() {
-    let (gap, values) = (201, ValueShares::even(TOP));
-    for rule in [Rule::MultiClass, Rule::Harmonic] {
-        let spec = FadingSpec::new(Size::Cells(512), 4, 8, TOP, rule).unwrap();
-        let law = Law::of(&spec, &values).unwrap();
-        let mut filter = FadingFilter::new(spec);
+    let (gap, values) = (201, ValueShares::uniform(TOP));
+    for rule in [ImportanceRule::MultiClass, ImportanceRule::Harmonic] {
+        let spec = StableSpec::new(CellLayout::Spread(512), 4, 8, TOP, rule).unwrap();
+        let law = StationaryDistribution::new(&spec, &values).unwrap();
+        let mut filter = StableFilter::new(spec);
         let (mut random, mut waiting) = (Random::new(9), std::collections::VecDeque::new());
         let (mut asked, mut missed) = ([0u32; 8], [0u32; 8]);
         for arrival in 0..60_000 * times() {
@@ -76,10 +84,10 @@ fn items_are_forgotten_by_gap_and_value_as_predicted() {
                 && let Some((_, item, value)) = waiting.pop_front()
             {
                 asked[usize::from(value)] += 1;
-                missed[usize::from(value)] += u32::from(!filter.probe(item));
+                missed[usize::from(value)] += u32::from(!filter.contains(item));
             }
             let (item, value) = (item(arrival), 1 + random.below(u64::from(TOP)) as u8);
-            filter.process(item, value, &mut random);
+            filter.observe(item, value, &mut random);
             if arrival > 3_000 {
                 waiting.push_back((arrival + gap, item, value));
             }
@@ -88,7 +96,7 @@ fn items_are_forgotten_by_gap_and_value_as_predicted() {
             let share = |counts: [u32; 8]| f64::from(counts[usize::from(value)]);
             let observed = share(missed) / share(asked);
             // The probe comes before the arrival it shares its number with: gap − 1 others lie in between.
-            let predicted = law.missed(value, gap, Start::Stationary);
+            let predicted = law.miss_probability(value, gap, InitialCell::Stationary);
             assert!((observed - predicted).abs() < 0.04, "{rule:?} {value}: {observed} against {predicted}");
         }
     }
@@ -96,8 +104,8 @@ fn items_are_forgotten_by_gap_and_value_as_predicted() {
 
 #[test]
 fn the_top_class_is_missed_least() {
-    let spec = FadingSpec::new(Size::Cells(16_384), 5, 10, TOP, Rule::MultiClass).unwrap();
-    let law = Law::of(&spec, &ValueShares::even(TOP)).unwrap();
+    let spec = StableSpec::new(CellLayout::Spread(16_384), 5, 10, TOP, ImportanceRule::MultiClass).unwrap();
+    let law = StationaryDistribution::new(&spec, &ValueShares::uniform(TOP)).unwrap();
     let classes = law.missed_by_class(1_500);
     assert_eq!(classes.len(), usize::from(TOP));
     assert!(classes.windows(2).all(|pair| pair[1].2 < pair[0].2), "{classes:?}");
@@ -108,11 +116,11 @@ fn the_top_class_is_missed_least() {
 #[test]
 fn the_same_log_leaves_the_same_bytes_and_another_seed_does_not() {
     for rule in RULES {
-        let spec = FadingSpec::new(Size::Lines(4), 5, 10, TOP, rule).unwrap();
+        let spec = StableSpec::new(CellLayout::Lines(4), 5, 10, TOP, rule).unwrap();
         let run = |seed: u64| {
-            let mut filter = FadingFilter::new(spec);
+            let mut filter = StableFilter::new(spec);
             for x in 0..500 {
-                filter.process(item(x % 90), 1 + (x % 7) as u8, &mut draws(seed, 0, x));
+                filter.observe(item(x % 90), 1 + (x % 7) as u8, &mut Random::for_record(seed, 0, x));
             }
             filter.encode()
         };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use ebb_core::{AggregateSpec, DedupSpec, Event, FilterSpec, KeyRules, Numbers, Plan, Seen, Shard, ViewError};
-use ebb_sketch::filter::frequency::Frequency;
-use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::structure::frequency::FrequencyFilter;
+use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 
@@ -34,7 +34,7 @@ pub(super) fn views(plan: &Plan) -> Result<Vec<ViewMemory>, ViewError> {
         views.push(ViewMemory { name: "dedup, isolated keys".into(), memory_bytes: isolated, note: "maximum".into() });
     }
     if let Some(spec) = plan.frequency {
-        let memory_bytes = Frequency::new(spec).memory_bytes();
+        let memory_bytes = FrequencyFilter::new(spec).memory_bytes();
         views.push(ViewMemory { name: "frequency".into(), memory_bytes, note: "fixed".into() });
     }
     for spec in &plan.aggregates {
@@ -48,15 +48,15 @@ pub(super) fn filter_bytes(filter: &FilterSpec) -> u64 {
         FilterSpec::Timing { spec, .. } => spec.memory_bytes(),
         FilterSpec::Fading { spec, .. } => spec.cell_bytes() as u64,
         FilterSpec::Classic { size, .. } => match size {
-            Size::Lines(lines) => lines * 64,
-            Size::Cells(cells) => cells.div_ceil(8),
+            CellLayout::Lines(lines) => lines * 64,
+            CellLayout::Spread(cells) => cells.div_ceil(8),
         },
     }
 }
 
 /// Folds synthetic events into a shard that has only this aggregate.
 fn aggregate(plan: &Plan, spec: &AggregateSpec) -> Result<ViewMemory, ViewError> {
-    let filter = FilterSpec::Classic { size: Size::Cells(1024), hashes: 1, share: None };
+    let filter = FilterSpec::Classic { size: CellLayout::Spread(1024), hashes: 1, share: None };
     let dedup = DedupSpec { filter, seen: Seen::Last, penalty: None, rules: KeyRules::new([]), isolation: None };
     let alone = Plan { dedup, frequency: None, aggregates: vec![spec.clone()], ..plan.clone() };
     let mut shard = Shard::new(Arc::new(alone), 0)?;

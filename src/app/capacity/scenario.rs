@@ -7,9 +7,9 @@ use super::{memory, plans, table};
 use crate::config::dedup::{CostConfig, DedupConfig, WindowConfig};
 use crate::config::stream::StreamConfig;
 use ebb_core::{FilterSpec, Penalties};
-use ebb_sketch::filter::forecast::{Forecast, Traffic};
-use ebb_sketch::filter::limiting::{Law, ValueShares};
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::planning::forecast::{Forecast, TrafficModel};
+use ebb_sketch::filter::planning::stationary::{StationaryDistribution, ValueShares};
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::units::{Bytes, DurationMs};
 
 /// The dedup view of a stream and the traffic in one of its partitions.
@@ -44,7 +44,7 @@ impl Scenario {
                 anyhow::bail!("dedup: neither rate nor items is configured; add --rate (events per second)")
             }
         };
-        Traffic::new(events_per_window, distinct_share)?;
+        TrafficModel::new(events_per_window, distinct_share)?;
         if assumptions.distinct.is_some() || dedup.items.is_some() {
             dedup.items = Some((events_per_window * distinct_share).ceil() as u64);
         }
@@ -134,8 +134,9 @@ impl Scenario {
         match filter {
             FilterSpec::Timing { spec, .. } => self.predict_timing_errors(spec, forecast)?,
             FilterSpec::Fading { spec, .. } => {
-                let law = Law::of(spec, &ValueShares::even(spec.top())).context("the filter has no steady state")?;
-                forecast.false_duplicate_share = law.false_duplicate();
+                let law = StationaryDistribution::new(spec, &ValueShares::uniform(spec.max_value()))
+                    .context("the filter has no steady state")?;
+                forecast.false_duplicate_share = law.false_duplicate_rate();
                 forecast.missed_share = Some(law.missed_overall(self.events_per_window as u64));
                 forecast.fill = Some(1.0 - law.zero_share());
             }
@@ -150,13 +151,13 @@ impl Scenario {
     }
 
     fn predict_timing_errors(&self, spec: &TimingSpec, forecast: &mut FilterForecast) -> anyhow::Result<()> {
-        let traffic = Traffic::new(self.events_per_window, self.distinct_share)?;
+        let traffic = TrafficModel::new(self.events_per_window, self.distinct_share)?;
         let timing = Forecast::new(spec, &traffic, self.dedup.seen);
         let standard = timing.standard(&self.penalties);
         forecast.false_duplicate_share = standard.false_duplicates / (1.0 - timing.repeats).max(f64::MIN_POSITIVE);
         forecast.fill = Some(timing.fill);
         forecast.penalty = Some(ExpectedPenalty {
-            without_filter: timing.forgetful(&self.penalties).penalty,
+            without_filter: timing.without_filter(&self.penalties).penalty,
             standard: standard.penalty,
             posterior: timing.posterior(&self.penalties).penalty,
         });

@@ -4,7 +4,8 @@ use comfy_table::{Table, presets};
 
 use super::{ExpectedPenalty, FilterForecast, StreamCapacity};
 use ebb_core::FilterSpec;
-use ebb_sketch::filter::timing::{Drive, Layout};
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::timing::ClockSpec;
 use ebb_sketch::units::DurationMs;
 
 pub(super) fn stream(stream: &StreamCapacity) -> String {
@@ -102,18 +103,18 @@ pub(super) fn layout(filter: &FilterSpec) -> String {
     match filter {
         FilterSpec::Timing { spec, .. } => {
             let placement = match spec.layout() {
-                Layout::Lines(_) => "in one 64-byte cache line",
-                Layout::Spread(_) => "spread over the filter",
+                CellLayout::Lines(_) => "in one 64-byte cache line",
+                CellLayout::Spread(_) => "spread over the filter",
             };
-            let block = match spec.drive() {
-                Drive::Time { tick_ms, .. } => DurationMs(tick_ms).to_string(),
-                Drive::Count { block, .. } => format!("{block} events"),
+            let block = match spec.clock() {
+                ClockSpec::Time { tick_ms, .. } => DurationMs(tick_ms).to_string(),
+                ClockSpec::Count { block, .. } => format!("{block} events"),
             };
             let (bits, cells, blocks) = (spec.timer_bits(), spec.cells_per_item(), spec.oldest_live_age());
             format!("timing filter: {bits}-bit timers, {cells} cells per item {placement}, {blocks} blocks of {block}")
         }
         FilterSpec::Fading { spec, .. } => {
-            let (top, hashes, decrements) = (spec.top(), spec.places().hashes(), spec.decrements());
+            let (top, hashes, decrements) = (spec.max_value(), spec.hasher().hashes(), spec.decrements());
             format!(
                 "filter that forgets at random: counters up to {top}, {hashes} cells per item, {decrements} decrements per event"
             )

@@ -6,15 +6,17 @@ use super::index_of;
 use crate::config::dedup::{
     CostConfig, DedupConfig, FilterKind, FilterSizing, KeyRuleConfig, PenaltyConfig, PriorConfig, WindowConfig,
 };
-use ebb_core::{Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Path, PenaltySpec, Reader, Seen, Share};
-use ebb_sketch::filter::importance::{ImportanceScale, Rule as RaiseRule};
+use ebb_core::{
+    ArrivalShare, Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Path, PenaltySpec, Reader, Seen,
+};
 use ebb_sketch::filter::inference::PriorSpec;
-use ebb_sketch::filter::limiting::ValueShares;
-use ebb_sketch::filter::places::Size;
-use ebb_sketch::filter::sizing::{self, Budget, Demand};
-use ebb_sketch::filter::stable::FadingSpec;
-use ebb_sketch::filter::timing::{Drive, LINE_BYTES, Layout, TimingSpec};
-use ebb_sketch::filter::tuning::tune_decrements;
+use ebb_sketch::filter::planning::sizing::{self, Budget, Workload};
+use ebb_sketch::filter::planning::stationary::ValueShares;
+use ebb_sketch::filter::planning::tuning::tune_decrements;
+use ebb_sketch::filter::structure::layout::{CellLayout, LINE_BYTES};
+use ebb_sketch::filter::structure::stable::StableSpec;
+use ebb_sketch::filter::structure::stable::importance::{ImportanceRule as RaiseRule, ImportanceScale};
+use ebb_sketch::filter::structure::timing::{ClockSpec, TimingSpec};
 
 /// Items whose history is tracked exactly, from which the prior is learned.
 const SAMPLED_ITEMS: u32 = 4096;
@@ -46,15 +48,21 @@ pub(in crate::app) fn filter_spec(dedup: &DedupConfig) -> anyhow::Result<FilterS
             let spec = timing_spec(dedup)?;
             return Ok(match dedup.prior {
                 PriorConfig::Auto | PriorConfig::AutoFrequency => FilterSpec::learning(spec, SAMPLED_ITEMS)?,
-                PriorConfig::Constant(p) => FilterSpec::Timing { spec, prior: PriorSpec::Constant(Share::new(p)?) },
+                PriorConfig::Constant(p) => {
+                    FilterSpec::Timing { spec, prior: PriorSpec::Constant(ArrivalShare::new(p)?) }
+                }
             });
         }
         FilterKind::Classic => {
             let share = match dedup.prior {
-                PriorConfig::Constant(p) => Some(Share::new(p)?),
+                PriorConfig::Constant(p) => Some(ArrivalShare::new(p)?),
                 PriorConfig::Auto | PriorConfig::AutoFrequency => None,
             };
-            return Ok(FilterSpec::Classic { size: Size::in_memory(memory(dedup))?, hashes: cells(dedup)?, share });
+            return Ok(FilterSpec::Classic {
+                size: CellLayout::in_memory(memory(dedup))?,
+                hashes: cells(dedup)?,
+                share,
+            });
         }
         FilterKind::Stable => |_| RaiseRule::Stable,
         FilterKind::Importance2c => RaiseRule::two_class,
@@ -68,10 +76,10 @@ pub(in crate::app) fn filter_spec(dedup: &DedupConfig) -> anyhow::Result<FilterS
 fn fading_spec(dedup: &DedupConfig, raise_rule: fn(u8) -> RaiseRule) -> anyhow::Result<FilterSpec> {
     let bits = dedup.bits.context("bits: has no value")?;
     let top = ((1u16 << bits) - 1) as u8;
-    let spec = FadingSpec::new(Size::in_memory(memory(dedup))?, cells(dedup)?, 1, top, raise_rule(top))?;
+    let spec = StableSpec::new(CellLayout::in_memory(memory(dedup))?, cells(dedup)?, 1, top, raise_rule(top))?;
     let spec = match dedup.decrements {
         Some(decrements) => spec.with_decrements(decrements as u32)?,
-        None => tune_decrements(&spec, &ValueShares::even(top), dedup.tuning_error())?,
+        None => tune_decrements(&spec, &ValueShares::uniform(top), dedup.tuning_error())?,
     };
     Ok(FilterSpec::Fading { spec, scale: ImportanceScale::new(dedup.importance_max, top)? })
 }
@@ -93,17 +101,17 @@ fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
     let span = match dedup.window {
         WindowConfig::Time(window) => {
             let lateness = dedup.lateness.context("lateness: has no value")?;
-            sizing::Span::Time { window_ms: window.0, lateness_ms: lateness.0 }
+            sizing::WindowLength::Time { window_ms: window.0, lateness_ms: lateness.0 }
         }
-        WindowConfig::Events(window) => sizing::Span::Count { window },
+        WindowConfig::Events(window) => sizing::WindowLength::Count { window },
     };
     // Isolated keys take half of the memory.
     let shares = if dedup.isolate > 0 { 2 } else { 1 };
-    let planned = |items, budget| anyhow::Ok(sizing::plan(&Demand::new(span, items)?, budget)?.spec);
+    let planned = |items, budget| anyhow::Ok(sizing::plan_filter(&Workload::new(span, items)?, budget)?.spec);
     match (dedup.sizing(), dedup.bits, dedup.cells, dedup.blocks) {
         (FilterSizing::Error { error, items }, ..) => planned(items, Budget::Error(error)),
         (FilterSizing::Memory(memory), Some(bits), Some(cells), Some(blocks)) => {
-            let layout = Layout::Lines(memory.0 / shares / LINE_BYTES);
+            let layout = CellLayout::Lines(memory.0 / shares / LINE_BYTES);
             Ok(TimingSpec::new(drive(span, blocks), layout, bits as u8, cells as u8)?)
         }
         (FilterSizing::Memory(memory), ..) => {
@@ -114,24 +122,25 @@ fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
 }
 
 /// Divides the window and its lateness into blocks.
-fn drive(span: sizing::Span, blocks: u64) -> Drive {
+fn drive(span: sizing::WindowLength, blocks: u64) -> ClockSpec {
     match span {
-        sizing::Span::Time { window_ms, lateness_ms } => {
+        sizing::WindowLength::Time { window_ms, lateness_ms } => {
             let tick_ms = window_ms.saturating_add(lateness_ms).div_ceil(blocks).clamp(1, window_ms.max(1));
-            Drive::Time { window_ms, lateness_ms, tick_ms }
+            ClockSpec::Time { window_ms, lateness_ms, tick_ms }
         }
-        sizing::Span::Count { window } => Drive::Count { window, block: window.div_ceil(blocks).max(1) },
+        sizing::WindowLength::Count { window } => ClockSpec::Count { window, block: window.div_ceil(blocks).max(1) },
     }
 }
 
 /// The filters of isolated keys together have as much memory as the common filter.
 fn isolation_spec(common: &TimingSpec, prior: PriorSpec, filters: u32, seen: Seen) -> anyhow::Result<IsolationSpec> {
-    let Drive::Time { .. } = common.drive() else {
+    let ClockSpec::Time { .. } = common.clock() else {
         anyhow::bail!("isolate: requires a time window");
     };
     let lines = common.memory_bytes() / LINE_BYTES / u64::from(filters);
-    let filter = TimingSpec::new(common.drive(), Layout::Lines(lines), common.timer_bits(), common.cells_per_item())
-        .with_context(|| format!("isolate: the memory is too small for {filters} additional filters"))?;
+    let filter =
+        TimingSpec::new(common.clock(), CellLayout::Lines(lines), common.timer_bits(), common.cells_per_item())
+            .with_context(|| format!("isolate: the memory is too small for {filters} additional filters"))?;
     Ok(IsolationSpec { filters, filter, prior, seen, shared: *common })
 }
 

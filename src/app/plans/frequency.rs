@@ -1,12 +1,12 @@
 //! Maps the keys of the frequency view to its counters.
 
 use crate::config::aggregate::{FrequencyConfig, FrequencyMethod};
-use ebb_sketch::filter::frequency::FrequencySpec;
-use ebb_sketch::filter::frequency::basic::BasicSpec;
-use ebb_sketch::filter::frequency::epochs::EpochSpec;
-use ebb_sketch::filter::frequency::forward::ForwardSpec;
-use ebb_sketch::filter::frequency::optimised::{DigitSpec, OptimisedSpec};
-use ebb_sketch::filter::places::Size;
+use ebb_sketch::filter::structure::frequency::FrequencySpec;
+use ebb_sketch::filter::structure::frequency::basic::BasicSpec;
+use ebb_sketch::filter::structure::frequency::epochs::EpochSpec;
+use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::structure::frequency::optimised::{DigitSpec, OptimisedSpec};
+use ebb_sketch::filter::structure::layout::CellLayout;
 
 const BASIC_FRACTION_BITS: u8 = 8;
 const DIGIT_BITS: u8 = 4;
@@ -15,7 +15,7 @@ const FRACTION_BITS: u8 = 4;
 const CELLS_PER_POOL_DIGIT: u64 = 8;
 
 pub(super) fn frequency_spec(config: &FrequencyConfig) -> anyhow::Result<FrequencySpec> {
-    let (size, hashes) = (Size::in_memory(config.memory.0)?, config.cells as u8);
+    let (size, hashes) = (CellLayout::in_memory(config.memory.0)?, config.cells as u8);
     let half_life_ms = config.half_life.0;
     let sweeps = config.sweeps_per_half_life();
     Ok(match config.method {

@@ -7,7 +7,7 @@ use crate::config::parser::{ConfigParser, Schema};
 use crate::config::stream::EventConfig;
 use crate::config::suggest::excerpt;
 use crate::config::tree::Node;
-use ebb_sketch::filter::timing::blocks_most;
+use ebb_sketch::filter::structure::timing::max_blocks;
 
 /// Resolves derived defaults and checks the keys of the section against each other.
 pub fn check_dedup(dedup: &mut DedupConfig, node: &Node, parser: &mut ConfigParser) {
@@ -59,7 +59,7 @@ fn check_lateness(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
 
 fn check_layout(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
     if let (FilterKind::Timing, Some(bits), Some(blocks)) = (dedup.filter, dedup.bits, dedup.blocks) {
-        let max_blocks = blocks_most(bits as u8);
+        let max_blocks = max_blocks(bits as u8);
         if blocks > max_blocks {
             let message = format!("exceeds what {bits} bits can count; set at most {max_blocks}, or more bits");
             parser.key_error(node, "blocks", &["bits", "filter"], message);

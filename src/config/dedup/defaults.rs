@@ -1,7 +1,7 @@
 //! Defaults of the dedup view that depend on other keys.
 
 use super::{DedupConfig, FilterKind, FilterSizing, WindowConfig};
-use ebb_sketch::filter::timing::blocks_most;
+use ebb_sketch::filter::structure::timing::max_blocks;
 use ebb_sketch::units::{Bytes, DurationMs};
 
 pub(super) const MEMORY: Bytes = Bytes(64 << 20);
@@ -40,7 +40,7 @@ fn resolve_timing(dedup: &mut DedupConfig) {
     let bits = *dedup.bits.get_or_insert(TIMER_BITS);
     dedup.cells.get_or_insert(CELLS);
     // One block fewer than the timers can distinguish leaves the sweep one tick of slack.
-    dedup.blocks.get_or_insert(blocks_most(bits as u8) - 1);
+    dedup.blocks.get_or_insert(max_blocks(bits as u8) - 1);
 }
 
 /// Whether bits, cells and blocks are planned for the expected traffic instead of being fixed.

@@ -7,12 +7,12 @@ use super::{snapshots, tenant};
 use crate::store::{CheckpointIdentity, ShardId};
 use ebb_core::{NextOffset, Plan, Shard};
 use ebb_sketch::codec::CodecError;
-use ebb_sketch::hash::KeyPrint;
+use ebb_sketch::hash::KeyDigest;
 
 fn about() -> (ShardId, CheckpointIdentity) {
     let identity = CheckpointIdentity {
         config_hash: [7; 32],
-        key_digest: KeyPrint([1; 8]),
+        key_digest: KeyDigest([1; 8]),
         log: "kafka:clicks".into(),
         schema: 2,
     };

@@ -192,10 +192,15 @@ pub(super) fn find(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_sketch::hash::KeyPrint;
+    use ebb_sketch::hash::KeyDigest;
 
     fn identity() -> CheckpointIdentity {
-        CheckpointIdentity { config_hash: [7; 32], key_digest: KeyPrint([1; 8]), log: "kafka:clicks".into(), schema: 2 }
+        CheckpointIdentity {
+            config_hash: [7; 32],
+            key_digest: KeyDigest([1; 8]),
+            log: "kafka:clicks".into(),
+            schema: 2,
+        }
     }
 
     #[test]
@@ -208,7 +213,7 @@ mod tests {
         assert!(decode(&other, &identity(), &bytes).unwrap().is_none());
         for changed in [
             CheckpointIdentity { config_hash: [8; 32], ..identity() },
-            CheckpointIdentity { key_digest: KeyPrint([2; 8]), ..identity() },
+            CheckpointIdentity { key_digest: KeyDigest([2; 8]), ..identity() },
             CheckpointIdentity { log: "kafka:other".into(), ..identity() },
             CheckpointIdentity { schema: 3, ..identity() },
         ] {

@@ -1,26 +1,26 @@
 //! Ages in a timing filter.
 
 use crate::question::{AgeRange, Span};
-use ebb_sketch::filter::timing::{Drive, Reading, TimingFilter};
+use ebb_sketch::filter::structure::timing::{ClockSpec, Reading, TimingFilter};
 
 /// Whether part of the window before `time_ms` has already expired, so that not finding an item proves nothing.
 pub(super) fn is_late(filter: &TimingFilter, time_ms: i64) -> bool {
-    match (filter.spec().drive(), filter.now()) {
-        (Drive::Time { lateness_ms, .. }, Some(now)) => now.saturating_sub_unsigned(lateness_ms) > time_ms,
-        (Drive::Time { .. }, None) | (Drive::Count { .. }, _) => false,
+    match (filter.spec().clock(), filter.now()) {
+        (ClockSpec::Time { lateness_ms, .. }, Some(now)) => now.saturating_sub_unsigned(lateness_ms) > time_ms,
+        (ClockSpec::Time { .. }, None) | (ClockSpec::Count { .. }, _) => false,
     }
 }
 
 /// The ages of the block in which the item's oldest timer was written.
 pub(super) fn age_range(filter: &TimingFilter, reading: &Reading) -> Option<AgeRange> {
-    let drive = filter.spec().drive();
+    let drive = filter.spec().clock();
     let (age, now) = (i64::from(reading.age?), filter.now()?);
     let length = i64::try_from(drive.block()).ok()?;
     let start = (now.div_euclid(length).saturating_sub(age)).saturating_mul(length);
     let min = now.saturating_sub(start.saturating_add(length)).saturating_add(1).max(0) as u64;
     let below = now.saturating_sub(start).saturating_add(1).max(0) as u64;
     Some(match drive {
-        Drive::Time { .. } => AgeRange { min: Span::Milliseconds(min), below: Span::Milliseconds(below) },
-        Drive::Count { .. } => AgeRange { min: Span::Events(min), below: Span::Events(below) },
+        ClockSpec::Time { .. } => AgeRange { min: Span::Milliseconds(min), below: Span::Milliseconds(below) },
+        ClockSpec::Count { .. } => AgeRange { min: Span::Events(min), below: Span::Events(below) },
     })
 }

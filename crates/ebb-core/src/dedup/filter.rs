@@ -3,14 +3,14 @@
 use super::Lookup;
 use crate::shard::ViewError;
 use ebb_sketch::codec::{CodecError, Writer};
-use ebb_sketch::filter::classic::{ArrivalShare, ClassicFilter};
-use ebb_sketch::filter::importance::ImportanceScale;
+use ebb_sketch::filter::belief::ArrivalShare;
+use ebb_sketch::filter::inference::prior::{ReuseError, ReuseSpec};
 use ebb_sketch::filter::inference::{Answer, Basis, InferentialFilter, PriorSpec, Question, Seen};
-use ebb_sketch::filter::places::Size;
-use ebb_sketch::filter::posterior::{Belief, Share};
-use ebb_sketch::filter::prior::{ReuseError, ReuseSpec};
-use ebb_sketch::filter::stable::{FadingFilter, FadingSpec};
-use ebb_sketch::filter::timing::{Drive, Layout, Reading, TimingSpec};
+use ebb_sketch::filter::structure::classic::ClassicFilter;
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::stable::importance::ImportanceScale;
+use ebb_sketch::filter::structure::stable::{StableFilter, StableSpec};
+use ebb_sketch::filter::structure::timing::{ClockSpec, Reading, TimingSpec};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::Random;
 
@@ -27,25 +27,25 @@ pub enum FilterSpec {
     /// Stable and importance-aware Bloom filters: they forget at random.
     Fading {
         /// Memory and rate of forgetting.
-        spec: FadingSpec,
+        spec: StableSpec,
         /// Maps importance to cell values.
         scale: ImportanceScale,
     },
     /// Plain Bloom filter: it never forgets.
     Classic {
         /// Memory.
-        size: Size,
+        size: CellLayout,
         /// Number of hash functions.
         hashes: u8,
         /// An item's assumed share of all events, from which posteriors are computed.
-        share: Option<Share>,
+        share: Option<ArrivalShare>,
     },
 }
 
 impl FilterSpec {
     /// A timing filter that learns its prior from the reuse ages of a sample of at most `sampled_items` items.
     pub fn learning(spec: TimingSpec, sampled_items: u32) -> Result<Self, ReuseError> {
-        Ok(Self::Timing { spec, prior: PriorSpec::Learned(ReuseSpec::new(spec.drive().window(), sampled_items)?) })
+        Ok(Self::Timing { spec, prior: PriorSpec::Learned(ReuseSpec::new(spec.clock().window(), sampled_items)?) })
     }
 
     pub(super) fn timing(&self) -> Option<&TimingSpec> {
@@ -80,15 +80,15 @@ impl FilterSpec {
 }
 
 pub(super) fn write_timing(spec: &TimingSpec, writer: &mut Writer) {
-    let (kind, numbers) = match spec.drive() {
-        Drive::Time { window_ms, lateness_ms, tick_ms } => (0, [window_ms, lateness_ms, tick_ms]),
-        Drive::Count { window, block } => (1, [window, 0, block]),
+    let (kind, numbers) = match spec.clock() {
+        ClockSpec::Time { window_ms, lateness_ms, tick_ms } => (0, [window_ms, lateness_ms, tick_ms]),
+        ClockSpec::Count { window, block } => (1, [window, 0, block]),
     };
     writer.u8(kind);
     numbers.into_iter().for_each(|number| writer.u64(number));
     let (layout, size) = match spec.layout() {
-        Layout::Lines(lines) => (0, lines),
-        Layout::Spread(cells) => (1, cells),
+        CellLayout::Lines(lines) => (0, lines),
+        CellLayout::Spread(cells) => (1, cells),
     };
     writer.u8(layout);
     writer.u64(size);
@@ -114,7 +114,7 @@ impl Filter {
     pub(super) fn new(spec: &FilterSpec, seen: Seen) -> Result<Self, ViewError> {
         Ok(match *spec {
             FilterSpec::Timing { spec, prior } => Self::Timing(Box::new(InferentialFilter::new(spec, seen, prior)?)),
-            FilterSpec::Fading { spec, scale } => Self::Fading(FadingView { filter: FadingFilter::new(spec), scale }),
+            FilterSpec::Fading { spec, scale } => Self::Fading(FadingView { filter: StableFilter::new(spec), scale }),
             FilterSpec::Classic { size, hashes, share } => {
                 Self::Classic(ClassicView { filter: ClassicFilter::new(size, hashes)?, share, seen })
             }
@@ -132,8 +132,8 @@ impl Filter {
     pub(super) fn false_duplicate_rate(&self) -> f64 {
         match self {
             Self::Timing(filter) => filter.filter().false_duplicate_rate(),
-            Self::Fading(fading) => fading.filter.false_duplicate(),
-            Self::Classic(classic) => classic.filter.false_duplicate(),
+            Self::Fading(fading) => fading.filter.false_duplicate_rate(),
+            Self::Classic(classic) => classic.filter.false_duplicate_rate(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Filter {
         match self {
             Self::Timing(filter) => filter.filter().memory_bytes(),
             Self::Fading(fading) => fading.filter.spec().cell_bytes() as u64,
-            Self::Classic(classic) => classic.filter.places().cells().div_ceil(8),
+            Self::Classic(classic) => classic.filter.hasher().cells().div_ceil(8),
         }
     }
 
@@ -186,7 +186,7 @@ impl Filter {
                 Self::Timing(Box::new(InferentialFilter::decode(spec, seen, prior, bytes)?))
             }
             FilterSpec::Fading { spec, scale } => {
-                let filter = FadingFilter::decode(bytes)?;
+                let filter = StableFilter::decode(bytes)?;
                 if *filter.spec() != spec {
                     return Err(CodecError::invalid("fading filter", "its shape differs from the configured one"));
                 }
@@ -194,7 +194,7 @@ impl Filter {
             }
             FilterSpec::Classic { size, hashes, share } => {
                 let filter = ClassicFilter::decode(bytes)?;
-                if (filter.places().size(), filter.places().hashes()) != (size, hashes) {
+                if (filter.hasher().layout(), filter.hasher().hashes()) != (size, hashes) {
                     return Err(CodecError::invalid("classic filter", "its shape differs from the configured one"));
                 }
                 Self::Classic(ClassicView { filter, share, seen })
@@ -206,18 +206,18 @@ impl Filter {
 /// A stable or importance-aware filter: every observation renews the item's cells.
 #[derive(Debug, Clone)]
 pub(super) struct FadingView {
-    filter: FadingFilter,
+    filter: StableFilter,
     scale: ImportanceScale,
 }
 
 impl FadingView {
     pub(super) fn observe(&mut self, lookup: &Lookup<'_>, draws: &mut Random) -> Answer {
-        let value = lookup.importance.map_or(self.filter.spec().top(), |importance| self.scale.value(importance));
-        plain_answer(self.filter.process(lookup.item, value, draws))
+        let value = lookup.importance.map_or(self.filter.spec().max_value(), |importance| self.scale.value(importance));
+        plain_answer(self.filter.observe(lookup.item, value, draws))
     }
 
     pub(super) fn ask(&self, item: Fingerprint) -> Answer {
-        plain_answer(self.filter.probe(item))
+        plain_answer(self.filter.contains(item))
     }
 }
 
@@ -225,7 +225,7 @@ impl FadingView {
 #[derive(Debug, Clone)]
 pub(super) struct ClassicView {
     filter: ClassicFilter,
-    share: Option<Share>,
+    share: Option<ArrivalShare>,
     seen: Seen,
 }
 
@@ -239,11 +239,9 @@ impl ClassicView {
     }
 
     pub(super) fn ask(&self, question: &Question) -> Answer {
-        let share = question.share.or(self.share).and_then(|share| ArrivalShare::new(share.get()).ok());
-        match (question.penalties, share) {
+        match (question.penalties, question.share.or(self.share)) {
             (Some(penalties), Some(share)) => {
                 let belief = self.filter.belief(question.item, share);
-                let belief = Belief { inside: belief.p_in, outside: belief.p_out };
                 let decision = penalties.decide(&belief);
                 let basis = Basis::Posterior;
                 let (duplicate, decision, belief) = (decision.duplicate, Some(decision), Some(belief));

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::filter::write_timing;
 use ebb_sketch::codec::{CodecError, Kind, Reader, Writer};
 use ebb_sketch::filter::inference::{Answer, InferentialFilter, PriorSpec, Question, Seen};
-use ebb_sketch::filter::timing::{Drive, TimingSpec};
+use ebb_sketch::filter::structure::timing::{ClockSpec, TimingSpec};
 use ebb_sketch::hash::Fingerprint;
 
 const KIND: Kind = *b"isol";
@@ -52,9 +52,9 @@ impl IsolationSpec {
     }
 
     fn retention_ms(&self) -> u64 {
-        match self.filter.drive() {
-            Drive::Time { window_ms, lateness_ms, tick_ms } => window_ms + lateness_ms + tick_ms,
-            Drive::Count { .. } => 0,
+        match self.filter.clock() {
+            ClockSpec::Time { window_ms, lateness_ms, tick_ms } => window_ms + lateness_ms + tick_ms,
+            ClockSpec::Count { .. } => 0,
         }
     }
 }
@@ -109,7 +109,7 @@ impl Isolation {
     /// Advances the clock; at every tick, halves the weights and frees the filters of evicted keys that have expired.
     pub(super) fn advance(&mut self, clock_ms: i64) {
         self.clock_ms = clock_ms;
-        let tick = clock_ms.div_euclid(i64::try_from(self.spec.filter.drive().block()).unwrap_or(i64::MAX).max(1));
+        let tick = clock_ms.div_euclid(i64::try_from(self.spec.filter.clock().block()).unwrap_or(i64::MAX).max(1));
         if tick == self.halved_tick {
             return;
         }

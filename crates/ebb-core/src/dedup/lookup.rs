@@ -1,8 +1,8 @@
 //! One lookup of an item, for an event or for a question.
 
 use crate::event::PreviousKey;
-use ebb_sketch::filter::decision::Penalties;
-use ebb_sketch::filter::posterior::Share;
+use ebb_sketch::filter::belief::ArrivalShare;
+use ebb_sketch::filter::inference::decision::Penalties;
 use ebb_sketch::hash::Fingerprint;
 
 /// One lookup of an item, for an event or for a question.
@@ -21,5 +21,5 @@ pub(crate) struct Lookup<'a> {
     /// The window, penalties and share of a question; they override rules and configuration.
     pub(crate) window: Option<u64>,
     pub(crate) penalties: Option<Penalties>,
-    pub(crate) share: Option<Share>,
+    pub(crate) share: Option<ArrivalShare>,
 }

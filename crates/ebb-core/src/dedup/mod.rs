@@ -23,7 +23,7 @@ use super::verdict::{Reason, Verdict};
 use age::{age_range, is_late};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::filter::inference::{self, Basis, Seen};
-use ebb_sketch::filter::timing::{AgeUnit, Drive, Reading, TimingFilter};
+use ebb_sketch::filter::structure::timing::{AgeUnit, ClockSpec, Reading, TimingFilter};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::Random;
 use filter::Filter;
@@ -52,7 +52,7 @@ impl Dedup {
         self.rename_key(lookup);
         let previous = self.ask_previous(lookup, &question);
         if let (Some(answer), Seen::First, Filter::Timing(filter)) = (&previous, self.spec.seen, &mut self.filter) {
-            filter.pass(lookup.time_ms);
+            filter.count_arrival(lookup.time_ms);
             if let (Some(isolation), Some(key)) = (&mut self.isolation, lookup.key) {
                 isolation.count_event(key);
             }
@@ -131,9 +131,9 @@ impl Dedup {
             decision: question.penalties.map(|penalties| penalties.decide(&explanation.belief)),
             blocks: blocks.collect(),
             likely: explanation.likely_block.and_then(ages),
-            expected_age: match (explanation.unit, filter.filter().spec().drive()) {
-                (AgeUnit::Clock, Drive::Time { .. }) => ExpectedAge::Milliseconds(explanation.expected_age),
-                (AgeUnit::Clock, Drive::Count { .. }) | (AgeUnit::Arrivals, _) => {
+            expected_age: match (explanation.unit, filter.filter().spec().clock()) {
+                (AgeUnit::Clock, ClockSpec::Time { .. }) => ExpectedAge::Milliseconds(explanation.expected_age),
+                (AgeUnit::Clock, ClockSpec::Count { .. }) | (AgeUnit::Arrivals, _) => {
                     ExpectedAge::Events(explanation.expected_age)
                 }
             },
@@ -183,7 +183,7 @@ impl Dedup {
 
     pub(super) fn prefetch(&self, item: Fingerprint) {
         if let Filter::Timing(filter) = &self.filter {
-            filter.touch(item);
+            filter.prefetch(item);
         }
     }
 

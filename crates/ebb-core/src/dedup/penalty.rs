@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ebb_sketch::filter::decision::{Penalties, PenaltyError};
+use ebb_sketch::filter::inference::decision::{Penalties, PenaltyError};
 use ebb_sketch::hash::Fingerprint;
 
 /// Where a cost comes from.

@@ -7,10 +7,10 @@ use crate::key_rotation::Retention;
 use crate::question::{QuestionError, Span};
 use crate::verdict::Reason;
 use ebb_sketch::codec::Writer;
-use ebb_sketch::filter::decision::Penalties;
 use ebb_sketch::filter::inference::Seen;
-use ebb_sketch::filter::stable::FadingSpec;
-use ebb_sketch::filter::timing::Drive;
+use ebb_sketch::filter::inference::decision::Penalties;
+use ebb_sketch::filter::structure::stable::StableSpec;
+use ebb_sketch::filter::structure::timing::ClockSpec;
 use ebb_sketch::hash::Fingerprint;
 
 /// The configuration of a dedup view.
@@ -37,20 +37,20 @@ impl DedupSpec {
     /// The configured window: the default and the maximum of rules and questions. Filters that forget at random have
     /// none.
     pub fn window(&self) -> Option<Span> {
-        self.filter.timing().map(|spec| match spec.drive() {
-            Drive::Time { window_ms, .. } => Span::Milliseconds(window_ms),
-            Drive::Count { window, .. } => Span::Events(window),
+        self.filter.timing().map(|spec| match spec.clock() {
+            ClockSpec::Time { window_ms, .. } => Span::Milliseconds(window_ms),
+            ClockSpec::Count { window, .. } => Span::Events(window),
         })
     }
 
     /// How long after it was recorded an item may still be found.
     pub(crate) fn retention(&self) -> Retention {
         match &self.filter {
-            FilterSpec::Timing { spec, .. } => match spec.drive() {
-                Drive::Time { window_ms, lateness_ms, tick_ms } => {
+            FilterSpec::Timing { spec, .. } => match spec.clock() {
+                ClockSpec::Time { window_ms, lateness_ms, tick_ms } => {
                     Retention::Milliseconds(window_ms.saturating_add(lateness_ms).saturating_add(tick_ms))
                 }
-                Drive::Count { window, block } => Retention::Events(window.saturating_add(block)),
+                ClockSpec::Count { window, block } => Retention::Events(window.saturating_add(block)),
             },
             FilterSpec::Fading { spec, .. } => Retention::Events(fading_retention(spec)),
             FilterSpec::Classic { .. } => Retention::Forever,
@@ -78,7 +78,7 @@ impl DedupSpec {
     /// The window of a key's events, in the unit of the configured one.
     pub fn key_window(&self, key: Option<Fingerprint>) -> Option<u64> {
         let rule = key.and_then(|key| self.rules.get(key)).and_then(|rule| rule.window);
-        self.filter.timing().map(|spec| rule.unwrap_or(spec.drive().window()))
+        self.filter.timing().map(|spec| rule.unwrap_or(spec.clock().window()))
     }
 
     /// The penalties of an event with this key and these numbers, if any are configured and known.
@@ -124,8 +124,8 @@ impl DedupSpec {
 
 /// Number of events after which a filter that forgets at random has lost nearly everything. Each event decrements
 /// `decrements` cells, so a cell at the top value is expected to reach zero after top × cells / decrements events.
-fn fading_retention(spec: &FadingSpec) -> u64 {
+fn fading_retention(spec: &StableSpec) -> u64 {
     const SAFETY_FACTOR: u64 = 4;
     let decrements = u64::from(spec.decrements().max(1));
-    (u64::from(spec.top()) * SAFETY_FACTOR).saturating_mul(spec.places().cells().div_ceil(decrements))
+    (u64::from(spec.max_value()) * SAFETY_FACTOR).saturating_mul(spec.hasher().cells().div_ceil(decrements))
 }

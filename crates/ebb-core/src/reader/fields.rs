@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::event_spec::TimeUnit;
 use crate::verdict::Reason;
-use ebb_sketch::hash::Fingerprinting;
+use ebb_sketch::hash::FingerprintBuilder;
 
 /// One scalar of the payload.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,17 +100,17 @@ impl<'a> Scalar<'a> {
     }
 
     /// Adds the scalar to a fingerprint: its text, and whether it was quoted.
-    pub(super) fn hash(&self, hasher: &mut Fingerprinting) -> Result<(), Reason> {
+    pub(super) fn hash(&self, hasher: &mut FingerprintBuilder) -> Result<(), Reason> {
         match self {
-            Scalar::Bare(raw) => hasher.text(BARE, raw),
+            Scalar::Bare(raw) => hasher.push(BARE, raw),
             Scalar::Text(text) => Self::hash_text(text, hasher),
             Scalar::Quoted(_) | Scalar::Integer(_) | Scalar::Float(_) => Self::hash_text(&self.text()?, hasher),
         }
         Ok(())
     }
 
-    pub(super) fn hash_text(text: &str, hasher: &mut Fingerprinting) {
-        hasher.text(QUOTED, text);
+    pub(super) fn hash_text(text: &str, hasher: &mut FingerprintBuilder) {
+        hasher.push(QUOTED, text);
     }
 }
 

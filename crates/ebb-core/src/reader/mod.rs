@@ -9,7 +9,7 @@ mod scan;
 mod tree;
 mod visitors;
 
-use ebb_sketch::hash::{Domain, Fingerprint, HashKey, HashKeys, KeyPrint};
+use ebb_sketch::hash::{Domain, Fingerprint, HashKey, HashKeys, KeyDigest};
 
 use super::event::{Event, Numbers, PreviousKey};
 use super::event_spec::{EventSpec, EventSpecError, Path, PayloadLimits};
@@ -122,13 +122,13 @@ impl Reader {
     }
 
     /// A one-way digest of the hash key.
-    pub fn key_digest(&self) -> KeyPrint {
-        self.key.print()
+    pub fn key_digest(&self) -> KeyDigest {
+        self.key.digest()
     }
 
     /// A one-way digest of the previous hash key, while the key is being rotated.
-    pub fn previous_key_digest(&self) -> Option<KeyPrint> {
-        self.previous.as_ref().map(HashKey::print)
+    pub fn previous_key_digest(&self) -> Option<KeyDigest> {
+        self.previous.as_ref().map(HashKey::digest)
     }
 
     /// Reads an event to be recorded. Every configured field must be present.
@@ -229,24 +229,24 @@ impl Reader {
 
     /// The fingerprint of the key and the item's fields together.
     fn item(&self, hash_key: &HashKey, fields: &Fields<'_>) -> Result<Fingerprint, Reason> {
-        let mut hasher = hash_key.begin(Domain::Item);
+        let mut hasher = hash_key.builder(Domain::Item);
         for slot in self.slots.key.iter().chain(&self.slots.item) {
             fields.required(*slot)?.hash(&mut hasher)?;
         }
-        Ok(hasher.end())
+        Ok(hasher.finish())
     }
 }
 
 fn hash(key: &HashKey, domain: Domain, scalar: &Scalar<'_>) -> Result<Fingerprint, Reason> {
-    let mut hasher = key.begin(domain);
+    let mut hasher = key.builder(domain);
     scalar.hash(&mut hasher)?;
-    Ok(hasher.end())
+    Ok(hasher.finish())
 }
 
 fn hash_text(key: &HashKey, domain: Domain, text: &str) -> Fingerprint {
-    let mut hasher = key.begin(domain);
+    let mut hasher = key.builder(domain);
     Scalar::hash_text(text, &mut hasher);
-    hasher.end()
+    hasher.finish()
 }
 
 /// A text that JSON writes without quotes: a number, `true` or `false`.

@@ -28,11 +28,11 @@ use crate::plan::Plan;
 use crate::question::Answer;
 use crate::verdict::{Reason, Verdict, VerdictCounts};
 use ebb_sketch::aggregate::robust::ElementId;
-use ebb_sketch::filter::frequency::{Count, Frequency};
-use ebb_sketch::filter::spec_error::SpecError as FilterError;
-use ebb_sketch::filter::timing::TimingError;
+use ebb_sketch::filter::parameter::ParameterError as FilterError;
+use ebb_sketch::filter::structure::frequency::{DecayedCount, FrequencyFilter};
+use ebb_sketch::filter::structure::timing::TimingError;
 use ebb_sketch::hash::Fingerprint;
-use ebb_sketch::random::draws;
+use ebb_sketch::random::Random;
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +75,7 @@ pub struct Shard {
     clock_ms: Option<i64>,
     counts: VerdictCounts,
     dedup: Dedup,
-    frequency: Option<Frequency>,
+    frequency: Option<FrequencyFilter>,
     /// In the order of the plan.
     aggregates: Vec<Aggregate>,
     seed: u64,
@@ -107,7 +107,7 @@ impl Shard {
     /// The state of the empty log.
     pub fn new(plan: Arc<Plan>, partition: u32) -> Result<Self, ViewError> {
         let dedup = Dedup::new(&plan.dedup)?;
-        let frequency = plan.frequency.map(Frequency::new);
+        let frequency = plan.frequency.map(FrequencyFilter::new);
         let seed = plan.reader.seed();
         let aggregates = plan.aggregates.iter().map(Aggregate::new).collect();
         Ok(Self {
@@ -202,7 +202,7 @@ impl Shard {
             penalties: None,
             share: None,
         };
-        let answer = self.dedup.observe(&lookup, &mut draws(self.seed, self.partition, offset))?;
+        let answer = self.dedup.observe(&lookup, &mut Random::for_record(self.seed, self.partition, offset))?;
         if let Some(counts) = &mut self.frequency {
             counts.add(event.item, time_ms);
         }
@@ -223,12 +223,20 @@ impl Shard {
     }
 
     /// The item's decayed count under both hash keys together, so that it is never an underestimate.
-    fn estimate_frequency(&self, item: Fingerprint, previous_key: Option<PreviousKey>, as_of_ms: i64) -> Option<Count> {
+    fn estimate_frequency(
+        &self,
+        item: Fingerprint,
+        previous_key: Option<PreviousKey>,
+        as_of_ms: i64,
+    ) -> Option<DecayedCount> {
         let counts = self.frequency.as_ref()?;
         let current = counts.estimate(item, as_of_ms);
         let Some(previous_key) = previous_key else { return Some(current) };
         let previous = counts.estimate(previous_key.item, as_of_ms);
-        Some(Count { value: current.value + previous.value, lower_bound: current.lower_bound || previous.lower_bound })
+        Some(DecayedCount {
+            value: current.value + previous.value,
+            lower_bound: current.lower_bound || previous.lower_bound,
+        })
     }
 
     /// The time of the event, unless it is too far after the record's timestamp (F3).
@@ -254,6 +262,6 @@ impl Shard {
 /// Identity of an event without an id: derived from its position, so that it is unique and the same on every replay.
 fn position_id(seed: u64, partition: u32, offset: u64) -> ElementId {
     // The filters draw with the seed itself; the complement gives independent numbers.
-    let mut drawn = draws(!seed, partition, offset);
+    let mut drawn = Random::for_record(!seed, partition, offset);
     ElementId::from_bits(u128::from(drawn.next_u64()) << 64 | u128::from(drawn.next_u64()))
 }

@@ -13,7 +13,7 @@ use crate::offset::NextOffset;
 use crate::plan::Plan;
 use crate::verdict::VerdictCounts;
 use ebb_sketch::codec::{self, CodecError};
-use ebb_sketch::filter::frequency::Frequency;
+use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 
 pub(super) const KIND: codec::Kind = *b"shrd";
 const VERSION: u16 = 2;
@@ -121,7 +121,7 @@ impl Shard {
         let dedup = Dedup::decode(&plan.dedup, &mut reader)?;
         let frequency = match plan.frequency {
             None => None,
-            Some(_) => Some(Frequency::decode(reader.bytes()?)?),
+            Some(_) => Some(FrequencyFilter::decode(reader.bytes()?)?),
         };
         let aggregates: Result<Vec<_>, _> =
             plan.aggregates.iter().map(|spec| Aggregate::decode(spec, &mut reader)).collect();

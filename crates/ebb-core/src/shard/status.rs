@@ -4,8 +4,8 @@ use super::Shard;
 use crate::aggregate::AggregateStatus;
 use crate::offset::AsOf;
 use crate::verdict::VerdictCounts;
-use ebb_sketch::filter::frequency::Frequency;
 use ebb_sketch::filter::inference::Basis;
+use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 
 /// Figures of a shard for status pages and metrics.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,9 +48,9 @@ impl Shard {
             calibration_error: self.dedup.calibration_error(),
             isolated_keys: self.dedup.isolated_keys(),
             needs_previous_key: self.rotation.is_some(),
-            exhausted_counts: self.frequency.as_ref().map_or(0, Frequency::exhausted),
+            exhausted_counts: self.frequency.as_ref().map_or(0, FrequencyFilter::lost_increments),
             memory_bytes: self.dedup.memory_bytes()
-                + self.frequency.as_ref().map_or(0, Frequency::memory_bytes)
+                + self.frequency.as_ref().map_or(0, FrequencyFilter::memory_bytes)
                 + aggregates.iter().map(|aggregate| aggregate.memory_bytes).sum::<u64>(),
             aggregates,
         }

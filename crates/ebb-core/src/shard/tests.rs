@@ -1,7 +1,7 @@
 use super::*;
 use crate::*;
 use ebb_sketch::codec;
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 use proptest::prelude::*;
 

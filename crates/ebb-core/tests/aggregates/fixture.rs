@@ -6,7 +6,7 @@ use ebb_core::{
     AggregateParameters, AggregateSpec, DedupSpec, Event, EventSpec, FilterSpec, Measure, Method, Plan, Reader, Seen,
     Selection, Weighting,
 };
-use ebb_sketch::filter::timing::TimingSpec;
+use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::{Fingerprint, HashKey};
 use ebb_sketch::random::mix;
 

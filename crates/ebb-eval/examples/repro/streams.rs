@@ -1,6 +1,6 @@
 //! The three streams of the timing filter's reproductions: uniform, power law, bursts.
 
-use ebb_sketch::filter::distinct::Distinct;
+use ebb_sketch::filter::inference::distinct::DistinctModel;
 use ebb_sketch::random::Random;
 
 /// Items of the uniform and the power-law universe.
@@ -19,13 +19,13 @@ pub struct Stream {
     pub ages: Vec<Option<u64>>,
     /// The share of the arrivals that the arriving item has, over the whole stream.
     pub shares: Vec<f64>,
-    pub distinct: Distinct,
+    pub distinct: DistinctModel,
     /// What a wrong answer costs at each arrival: (false duplicate, missed duplicate).
     pub penalties: Vec<(f64, f64)>,
 }
 
 impl Stream {
-    fn new(name: &'static str, window: u64, items: Vec<u64>, shares: Vec<f64>, distinct: Distinct) -> Self {
+    fn new(name: &'static str, window: u64, items: Vec<u64>, shares: Vec<f64>, distinct: DistinctModel) -> Self {
         let mut random = Random::new(5);
         let mut penalty = || 1.0 + 9.0 * random.unit();
         let penalties = (0..items.len()).map(|_| (penalty(), penalty())).collect();
@@ -42,7 +42,7 @@ impl Stream {
         self.ages[at].is_some_and(|age| age < self.window)
     }
 
-    /// Distinct items among the first arrivals.
+    /// DistinctModel items among the first arrivals.
     pub fn distinct_among(&self, arrivals: usize) -> usize {
         self.ages[..arrivals.min(self.ages.len())].iter().filter(|age| age.is_none()).count()
     }
@@ -52,7 +52,7 @@ pub fn uniform(window: u64) -> Stream {
     let mut random = Random::new(SEED);
     let items: Vec<u64> = (0..ARRIVALS).map(|_| random.below(UNIVERSE)).collect();
     let shares = vec![1.0 / UNIVERSE as f64; ARRIVALS];
-    Stream::new("uniform", window, items, shares, Distinct::uniform(UNIVERSE).unwrap())
+    Stream::new("uniform", window, items, shares, DistinctModel::uniform(UNIVERSE).unwrap())
 }
 
 /// Ranks drawn with chance proportional to 1 / rank.
@@ -84,7 +84,7 @@ pub fn power_law(window: u64) -> Stream {
     let (law, mut random) = (PowerLaw::new(), Random::new(SEED));
     let items: Vec<u64> = (0..ARRIVALS).map(|_| law.draw(&mut random)).collect();
     let shares = items.iter().map(|&item| 1.0 / (law.total() * (item + 1) as f64)).collect();
-    Stream::new("power law", window, items, shares, Distinct::zipf(UNIVERSE).unwrap())
+    Stream::new("power law", window, items, shares, DistinctModel::zipf(UNIVERSE).unwrap())
 }
 
 /// Three in ten arrivals follow the power law; the rest come from 1500 items that live for twenty arrivals or so each.
@@ -110,10 +110,10 @@ pub fn bursty(window: u64) -> Stream {
     items.iter().for_each(|&item| counts[item as usize] += 1);
     let shares = items.iter().map(|&item| f64::from(counts[item as usize]) / ARRIVALS as f64).collect();
     let points = [10, 100, 1000, 10_000, 100_000].map(|length| (length as f64, mean_distinct(&items, length)));
-    Stream::new("bursty", window, items, shares, Distinct::points(points.to_vec()).unwrap())
+    Stream::new("bursty", window, items, shares, DistinctModel::points(points.to_vec()).unwrap())
 }
 
-/// Distinct items in a stretch of so many arrivals, in the mean over eight stretches.
+/// DistinctModel items in a stretch of so many arrivals, in the mean over eight stretches.
 fn mean_distinct(items: &[u64], length: usize) -> f64 {
     let starts = (0..8).map(|part| part * (items.len() - length) / 8);
     let distinct = |start: usize| {

@@ -1,13 +1,15 @@
 //! The inferential filter's figures: penalty and posterior error against the standard answer, with the share of every
 //! item known, and with priors that are learned. Each cell takes the best number of cells per item, as the paper does.
 
-use ebb_sketch::filter::decision::Penalties;
-use ebb_sketch::filter::distinct::{Distinct, written_by_others};
+use ebb_sketch::filter::belief::{ArrivalShare, Belief};
+use ebb_sketch::filter::inference::decision::Penalties;
+use ebb_sketch::filter::inference::distinct::{DistinctModel, collision_probability};
+use ebb_sketch::filter::inference::posterior::{AgePrior, Posterior};
+use ebb_sketch::filter::inference::prior::{ReusePrior, ReuseSpec};
 use ebb_sketch::filter::inference::{InferentialFilter, PriorSpec, Question, Seen};
-use ebb_sketch::filter::posterior::{AgePrior, Belief, Evidence, Posterior, Share};
-use ebb_sketch::filter::prior::{ReusePrior, ReuseSpec};
-use ebb_sketch::filter::sizing::{Budget, Demand, paper_spec, plan};
-use ebb_sketch::filter::timing::{AgeUnit, Likelihood, Reading, TimingFilter};
+use ebb_sketch::filter::planning::sizing::{Budget, Workload, paper_spec, plan_filter};
+use ebb_sketch::filter::structure::timing::AgeLikelihood;
+use ebb_sketch::filter::structure::timing::{AgeUnit, LikelihoodScope, Reading, TimingFilter};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::mix;
 
@@ -61,17 +63,17 @@ fn fingerprint(item: u64) -> Fingerprint {
 struct DistinctTable(Vec<f64>);
 
 impl DistinctTable {
-    fn new(distinct: &Distinct, most: u64) -> Self {
+    fn new(distinct: &DistinctModel, most: u64) -> Self {
         Self((0..=most).map(|j| distinct.among(j as f64)).collect())
     }
 
-    fn evidence(&self, filter: &TimingFilter, reading: &Reading, printed: bool) -> Evidence {
-        let (from, length) = filter.segment(reading, AgeUnit::Arrivals);
+    fn evidence(&self, filter: &TimingFilter, reading: &Reading, printed: bool) -> AgeLikelihood {
+        let (from, length) = filter.age_range(reading, AgeUnit::Arrivals);
         let (begin, count) = (from as usize, length as usize);
         let items = if printed { self.0[count] } else { self.0[begin + count] - self.0[begin] };
         let spec = filter.spec();
-        let by_others = written_by_others(reading.oldest, spec.cells_per_item(), spec.cells(), items);
-        Evidence { from, length, by_others }
+        let collision = collision_probability(reading.oldest, spec.cells_per_item(), spec.cells(), items);
+        AgeLikelihood { from, length, collision }
     }
 }
 
@@ -79,22 +81,22 @@ impl DistinctTable {
 fn run(stream: &Stream, filter: &mut TimingFilter, mut judge: impl FnMut(usize, &TimingFilter, &Reading, bool)) {
     for (at, &number) in stream.items.iter().enumerate() {
         let item = fingerprint(number);
-        let reading = filter.look(item);
-        judge(at, filter, &reading, filter.standard(&reading, 0, stream.window));
+        let reading = filter.read(item);
+        judge(at, filter, &reading, filter.standard_answer(&reading, 0, stream.window));
         filter.insert(item, 0);
-        filter.arrive(0);
+        filter.count_arrival(0);
     }
 }
 
-fn geometric(evidence: Evidence, p: f64, window: f64) -> Belief {
-    let share = Share::new(p.min(0.5)).expect("a share of arrivals");
+fn geometric(evidence: AgeLikelihood, p: f64, window: f64) -> Belief {
+    let share = ArrivalShare::new(p.min(0.5)).expect("a share of arrivals");
     Posterior::new(evidence, AgePrior::Geometric(share)).within(window)
 }
 
 /// Standard answer, printed, corrected and live likelihood, with every share known.
 fn known_shares(stream: &Stream, bits_per_item: f64, k: u8) -> Option<[Score; 4]> {
     let spec = paper_spec(stream.window, bits_per_item, k, None)?;
-    let table = DistinctTable::new(&stream.distinct, stream.window + 3 * spec.drive().block());
+    let table = DistinctTable::new(&stream.distinct, stream.window + 3 * spec.clock().block());
     let mut filter = TimingFilter::new(spec).expect("memory for a small filter");
     let mut scores: [Score; 4] = Default::default();
     run(stream, &mut filter, |at, filter, reading, standard| {
@@ -104,7 +106,8 @@ fn known_shares(stream: &Stream, bits_per_item: f64, k: u8) -> Option<[Score; 4]
         let (truth, costs, p) = (stream.is_duplicate(at), stream.penalties[at], stream.shares[at]);
         scores[0].answer(standard, truth, costs);
         let window = filter.window_in(AgeUnit::Arrivals, 0, stream.window);
-        let live = || filter.evidence(fingerprint(stream.items[at]), reading, AgeUnit::Arrivals, Likelihood::Whole);
+        let live =
+            || filter.likelihood(fingerprint(stream.items[at]), reading, AgeUnit::Arrivals, LikelihoodScope::Filter);
         for (index, score) in scores[1..].iter_mut().enumerate() {
             let belief = match (standard, index) {
                 (false, _) => Belief::OUTSIDE,
@@ -126,22 +129,22 @@ fn least<const N: usize>(runs: &[[Score; N]], index: usize) -> (f64, f64) {
 }
 
 /// (bits per item, the reference's printed and corrected ratio, and posterior errors).
-type Expected = (f64, f64, f64, f64, f64);
+type ExpectedErrors = (f64, f64, f64, f64, f64);
 
 pub fn penalties() {
-    let uniform: &[Expected] = &[
+    let uniform: &[ExpectedErrors] = &[
         (2.0, 0.877, 0.863, 0.033, 0.010),
         (4.0, 0.814, 0.792, 0.041, 0.011),
         (8.0, 0.686, 0.669, 0.031, 0.012),
         (16.0, 0.674, 0.642, 0.032, 0.020),
     ];
-    let power: &[Expected] = &[
+    let power: &[ExpectedErrors] = &[
         (2.0, 0.211, 0.209, 0.020, 0.015),
         (4.0, 0.231, 0.228, 0.025, 0.018),
         (8.0, 0.298, 0.293, 0.025, 0.022),
         (16.0, 0.328, 0.317, 0.026, 0.024),
     ];
-    let long: &[Expected] = &[(4.0, 0.868, 0.757, 0.029, 0.022), (8.0, 0.750, 0.647, 0.027, 0.024)];
+    let long: &[ExpectedErrors] = &[(4.0, 0.868, 0.757, 0.029, 0.022), (8.0, 0.750, 0.647, 0.027, 0.024)];
     let rows = [
         (streams::uniform(1 << 16), uniform, "around 0.8; error < 0.05"),
         (streams::power_law(1 << 11), power, "down to 0.3; error < 0.035"),
@@ -222,7 +225,7 @@ fn online(stream: &Stream, bits_per_item: f64, k: u8) -> Option<[Score; 7]> {
         if at >= WARM {
             let (truth, costs) = (stream.is_duplicate(at), stream.penalties[at]);
             scores[0].answer(standard, truth, costs);
-            let evidence = filter.evidence(item, reading, AgeUnit::Arrivals, Likelihood::Whole);
+            let evidence = filter.likelihood(item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter);
             let sketched = (sketches[2].estimate(number) + 0.5) / (sketches[2].weight() + 0.5 / constant);
             for (index, score) in scores[1..].iter_mut().enumerate() {
                 let belief = match (standard, index) {
@@ -240,8 +243,8 @@ fn online(stream: &Stream, bits_per_item: f64, k: u8) -> Option<[Score; 7]> {
         }
         for (prior, frequency) in priors.iter_mut().zip(frequencies) {
             prior.advance(at as i64);
-            prior.sighted(prior.past(item, at as i64 - 1), frequency);
-            prior.inserted(item, at as i64);
+            prior.record_sighting(prior.last_sighting(item, at as i64 - 1), frequency);
+            prior.record_insert(item, at as i64);
         }
         sketches.iter_mut().for_each(|sketch| sketch.add(number));
     });
@@ -339,8 +342,8 @@ pub fn memory() {
     );
     for stream in [streams::uniform(1 << 16), streams::power_law(1 << 11), streams::bursty(1 << 11)] {
         for bits in [8, 16, 32] {
-            let demand = Demand::count(stream.window).expect("a window").with_distinct(stream.distinct.clone());
-            let plan = plan(&demand, Budget::Memory(stream.window * bits / 8)).expect("enough memory");
+            let demand = Workload::count(stream.window).expect("a window").with_distinct(stream.distinct.clone());
+            let plan = plan_filter(&demand, Budget::Memory(stream.window * bits / 8)).expect("enough memory");
             let reuse = ReuseSpec::new(stream.window, FOLLOWED).expect("a sample");
             let mut filter = InferentialFilter::new(plan.spec, Seen::Last, PriorSpec::Learned(reuse)).expect("memory");
             let (mut standard, mut decided, mut duplicates, mut missed_cost) =
@@ -359,12 +362,12 @@ pub fn memory() {
                 }
             }
             let asked = (streams::ARRIVALS - WARM) as f64;
-            // Distinct items in a window, in the mean: an arrival is one of them when it does not come again in it.
+            // DistinctModel items in a window, in the mean: an arrival is one of them when it does not come again in it.
             let items = stream.window as f64 * (1.0 - duplicates / asked);
             let kept = (1.0 - decided.penalty / missed_cost).clamp(0.0, 1.0);
             let (ours, exact) = (plan.spec.memory_bytes() as f64 / items, exact_bytes(items * kept) / items);
             let trusted = filter.learned().is_some_and(|(_, calibration)| calibration.is_trusted());
-            let sample = filter.learned().map_or(0, |(reuse, _)| reuse.followed() * 16);
+            let sample = filter.learned().map_or(0, |(reuse, _)| reuse.tracked() * 16);
             table.row([
                 stream.name.into(),
                 bits.to_string(),

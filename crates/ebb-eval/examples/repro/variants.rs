@@ -3,33 +3,33 @@
 
 use std::collections::BTreeSet;
 
-use ebb_sketch::filter::classic::ClassicFilter;
-use ebb_sketch::filter::frequency::basic::{Basic, BasicSpec};
-use ebb_sketch::filter::frequency::epochs::EpochSpec;
-use ebb_sketch::filter::frequency::forward::ForwardSpec;
-use ebb_sketch::filter::frequency::optimised::{Carry, DigitSpec, Optimised, OptimisedSpec};
-use ebb_sketch::filter::frequency::{Frequency, FrequencySpec};
-use ebb_sketch::filter::importance::{ImportanceScale, Rule};
-use ebb_sketch::filter::limiting::{Law, Start, ValueShares};
-use ebb_sketch::filter::places::Size;
-use ebb_sketch::filter::stable::{FadingFilter, FadingSpec};
-use ebb_sketch::filter::tuning::tune_decrements;
+use ebb_sketch::filter::planning::stationary::{InitialCell, StationaryDistribution, ValueShares};
+use ebb_sketch::filter::planning::tuning::tune_decrements;
+use ebb_sketch::filter::structure::classic::ClassicFilter;
+use ebb_sketch::filter::structure::frequency::basic::{BasicFrequency, BasicSpec};
+use ebb_sketch::filter::structure::frequency::epochs::EpochSpec;
+use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
+use ebb_sketch::filter::structure::frequency::optimised::{Carry, DigitSpec, OptimisedFrequency, OptimisedSpec};
+use ebb_sketch::filter::structure::frequency::{FrequencyFilter, FrequencySpec};
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::stable::importance::{ImportanceRule, ImportanceScale};
+use ebb_sketch::filter::structure::stable::{StableFilter, StableSpec};
 use ebb_sketch::hash::Fingerprint;
-use ebb_sketch::random::{Random, draws, mix};
+use ebb_sketch::random::{Random, mix};
 
 use crate::report::{Series, Table, plot};
 
 const CELLS: u64 = 16_384;
 const HASHES: u8 = 5;
 const TOP: u8 = 7;
-const MOST_IMPORTANCE: u64 = 50;
+const MAX_IMPORTANCE: u64 = 50;
 
-const RULES: [(&str, Rule); 5] = [
-    ("SBF", Rule::Stable),
-    ("2C", Rule::TwoClass { low: 3 }),
-    ("MC", Rule::MultiClass),
-    ("H literal", Rule::HarmonicLiteral),
-    ("H thinned", Rule::Harmonic),
+const RULES: [(&str, ImportanceRule); 5] = [
+    ("SBF", ImportanceRule::Stable),
+    ("2C", ImportanceRule::TwoClass { low: 3 }),
+    ("MC", ImportanceRule::MultiClass),
+    ("H literal", ImportanceRule::HarmonicLiteral),
+    ("H thinned", ImportanceRule::Harmonic),
 ];
 
 pub fn run() {
@@ -46,17 +46,17 @@ fn item(x: u64) -> Fingerprint {
 }
 
 fn value(importance: u64) -> u8 {
-    ImportanceScale::new(MOST_IMPORTANCE as f64, TOP).expect("valid").value(importance as f64)
+    ImportanceScale::new(MAX_IMPORTANCE as f64, TOP).expect("valid").value(importance as f64)
 }
 
-fn spec(rule: Rule, decrements: u32) -> FadingSpec {
-    FadingSpec::new(Size::Cells(CELLS), HASHES, decrements, TOP, rule).expect("valid")
+fn spec(rule: ImportanceRule, decrements: u32) -> StableSpec {
+    StableSpec::new(CellLayout::Spread(CELLS), HASHES, decrements, TOP, rule).expect("valid")
 }
 
 /// The shares of cell values when importances are drawn evenly from 1..=50.
 fn shares() -> ValueShares {
     let mut weights = [0.0; TOP as usize];
-    (1..=MOST_IMPORTANCE).for_each(|importance| weights[usize::from(value(importance)) - 1] += 1.0);
+    (1..=MAX_IMPORTANCE).for_each(|importance| weights[usize::from(value(importance)) - 1] += 1.0);
     ValueShares::new(&weights).expect("valid")
 }
 
@@ -67,7 +67,7 @@ struct Arrival {
 }
 
 fn fresh(index: usize, random: &mut Random) -> Arrival {
-    Arrival { x: index as u64, importance: 1 + random.below(MOST_IMPORTANCE) }
+    Arrival { x: index as u64, importance: 1 + random.below(MAX_IMPORTANCE) }
 }
 
 /// 30 % of arrivals repeat one of the items before, all equally likely.
@@ -153,17 +153,17 @@ fn tally(stream: &[Arrival], mut process: impl FnMut(u64, Arrival) -> bool) -> E
     errors
 }
 
-fn measured(stream: &[Arrival], spec: FadingSpec) -> Errors {
-    let mut filter = FadingFilter::new(spec);
+fn measured(stream: &[Arrival], spec: StableSpec) -> Errors {
+    let mut filter = StableFilter::new(spec);
     let mut errors = tally(stream, |offset, arrival| {
-        filter.process(item(arrival.x), value(arrival.importance), &mut draws(3, 0, offset))
+        filter.observe(item(arrival.x), value(arrival.importance), &mut Random::for_record(3, 0, offset))
     });
     errors.zero_share = filter.zero_share();
     errors
 }
 
 fn classical(stream: &[Arrival]) -> Errors {
-    let mut filter = ClassicFilter::new(Size::Cells(CELLS), HASHES).expect("valid");
+    let mut filter = ClassicFilter::new(CellLayout::Spread(CELLS), HASHES).expect("valid");
     tally(stream, |_, arrival| filter.insert(item(arrival.x)))
 }
 
@@ -177,7 +177,7 @@ fn zero_cells() {
     let mut random = Random::new(11);
     let distinct: Vec<Arrival> = (0..60_000).map(|index| fresh(index, &mut random)).collect();
     for ((name, rule), (observed, law)) in RULES.into_iter().zip(reference) {
-        let predicted = Law::of(&spec(rule, 10), &values).expect("it does not drain").zero_share();
+        let predicted = StationaryDistribution::new(&spec(rule, 10), &values).expect("it does not drain").zero_share();
         let figure = |share: f64| format!("{share:.4}");
         table.row([
             name.into(),
@@ -233,14 +233,16 @@ fn equal_rates() {
     let columns = ["filter", "P", "law: false dup. %", "FP %", "FN %", "wFP %", "wFN %", "FN % imp>35", "reference"];
     let mut table = Table::new("variants-equal-rates", &columns);
     let (stream, values) = (local_repeats(40_000), shares());
-    let rate = |spec: &FadingSpec| Law::of(spec, &values).expect("it does not drain").false_duplicate();
-    let mut line = |name: &str, spec: FadingSpec, reference: &str| {
+    let rate = |spec: &StableSpec| {
+        StationaryDistribution::new(spec, &values).expect("it does not drain").false_duplicate_rate()
+    };
+    let mut line = |name: &str, spec: StableSpec, reference: &str| {
         let head = [name.to_string(), spec.decrements().to_string(), format!("{:.2}", 100.0 * rate(&spec))];
         table.row(head.into_iter().chain(measured(&stream, spec).shown()).chain([reference.to_string()]));
     };
-    line("SBF", spec(Rule::Stable, 18), "19.6 4.0 - 3.8, 4.0");
-    line("MC", spec(Rule::MultiClass, 10), "19.0 13.7 19.1 5.7, 1.08");
-    let target = rate(&spec(Rule::MultiClass, 10));
+    line("SBF", spec(ImportanceRule::Stable, 18), "19.6 4.0 - 3.8, 4.0");
+    line("MC", spec(ImportanceRule::MultiClass, 10), "19.0 13.7 19.1 5.7, 1.08");
+    let target = rate(&spec(ImportanceRule::MultiClass, 10));
     for (name, rule) in RULES {
         let tuned = tune_decrements(&spec(rule, 1), &values, target).expect("within reach");
         line(&format!("{name}, tuned to MC's rate"), tuned, "-");
@@ -258,11 +260,12 @@ fn missed_by_value() {
     let mut curves = Vec::new();
     for (name, rule) in RULES {
         let (repeated, probed) = (measured(&stream, spec(rule, 10)), probed_only(spec(rule, 10)));
-        let law = Law::of(&spec(rule, 10), &values).expect("it does not drain");
+        let law = StationaryDistribution::new(&spec(rule, 10), &values).expect("it does not drain");
         let mut points = Vec::new();
         for value in 1..=TOP {
-            let held = rule.raised(value, TOP);
-            let missed: f64 = quantiles.iter().map(|gap| law.missed(held, *gap, Start::Stationary)).sum();
+            let held = rule.raised_value(value, TOP);
+            let missed: f64 =
+                quantiles.iter().map(|gap| law.miss_probability(held, *gap, InitialCell::Stationary)).sum();
             let observed = percent(probed.by_value[usize::from(value)]);
             let figures =
                 [100.0 * missed / quantiles.len() as f64, observed, percent(repeated.by_value[usize::from(value)])];
@@ -281,17 +284,17 @@ fn gap(quantile: f64) -> usize {
     1 + (-1_500.0 * libm::log1p(-quantile)) as usize
 }
 
-/// Distinct arrivals, each probed once after its gap.
-fn probed_only(spec: FadingSpec) -> Errors {
+/// DistinctModel arrivals, each probed once after its gap.
+fn probed_only(spec: StableSpec) -> Errors {
     const LENGTH: usize = 160_000;
-    let (mut filter, mut random, mut errors) = (FadingFilter::new(spec), Random::new(13), Errors::default());
+    let (mut filter, mut random, mut errors) = (StableFilter::new(spec), Random::new(13), Errors::default());
     let mut due: Vec<Vec<Arrival>> = vec![Vec::new(); LENGTH];
     for index in 0..LENGTH {
         for arrival in std::mem::take(&mut due[index]) {
-            errors.note(arrival, true, filter.probe(item(arrival.x)));
+            errors.note(arrival, true, filter.contains(item(arrival.x)));
         }
         let arrival = fresh(index, &mut random);
-        filter.process(item(arrival.x), value(arrival.importance), &mut draws(3, 0, index as u64));
+        filter.observe(item(arrival.x), value(arrival.importance), &mut Random::for_record(3, 0, index as u64));
         let again = index + gap(random.unit());
         if index > LENGTH / 8 && again < LENGTH {
             due[again].push(arrival);
@@ -343,11 +346,12 @@ fn memory() {
     let mut curves: [Vec<(f64, f64)>; 2] = Default::default();
     for (share, (digits_only, linked)) in [0.3, 0.5, 0.7, 0.9].into_iter().zip(reference) {
         let epochs = EpochSpec::keeping(30_000, share).expect("valid");
-        let size = Size::Cells(COUNTERS);
+        let size = CellLayout::Spread(COUNTERS);
         let form = |pool, carry| DigitSpec { digit_bits: 4, fraction_bits: 0, pool, carry };
-        let optimised =
-            |pool, carry| Optimised::new(OptimisedSpec::new(size, 4, epochs, form(pool, carry)).expect("valid"));
-        let mut basic = Basic::new(BasicSpec::new(size, 4, epochs, 0).expect("valid"));
+        let optimised = |pool, carry| {
+            OptimisedFrequency::new(OptimisedSpec::new(size, 4, epochs, form(pool, carry)).expect("valid"))
+        };
+        let mut basic = BasicFrequency::new(BasicSpec::new(size, 4, epochs, 0).expect("valid"));
         let (mut each, mut all) =
             (optimised(COUNTERS as u32 / 2, Carry::Each), optimised(COUNTERS as u32 / 2, Carry::All));
         let (zipf, mut random) = (Zipf::new(30_000), Random::new(2));
@@ -357,13 +361,13 @@ fn memory() {
             each.add(item, time);
             all.add(item, time);
         }
-        let same = (0..COUNTERS).all(|cell| basic.held(cell) == each.held(cell));
-        let peak = each.digits().peak();
+        let same = (0..COUNTERS).all(|cell| basic.cell_value(cell) == each.cell_value(cell));
+        let peak = each.peak_pool_use();
         let whole_bits = 16.0 * COUNTERS as f64;
         let pointer = libm::ceil(libm::log2(f64::from(peak) + 1.0));
         let digit_bits = 4.0 * COUNTERS as f64 + 4.0 * f64::from(peak);
         let linked_bits = digit_bits + f64::from(peak) * pointer + libm::ceil(f64::from(peak) / 0.8) * (16.0 + pointer);
-        let bytes = |pool| whole_bits / 8.0 / optimised(pool, Carry::Each).digits().bytes() as f64;
+        let bytes = |pool| whole_bits / 8.0 / optimised(pool, Carry::Each).memory_bytes() as f64;
         let saved = |times: f64| format!("{times:.2}x");
         table.row([
             share.to_string(),
@@ -375,7 +379,7 @@ fn memory() {
             format!("{linked}x"),
             saved(bytes(peak)),
             saved(bytes(2 * peak)),
-            format!("{:.0} % fewer", 100.0 * (1.0 - f64::from(all.digits().peak()) / f64::from(peak))),
+            format!("{:.0} % fewer", 100.0 * (1.0 - f64::from(all.peak_pool_use()) / f64::from(peak))),
             "about 2x".into(),
         ]);
         curves[0].push((share, whole_bits / digit_bits));
@@ -395,7 +399,7 @@ fn counts() {
     let columns = ["method", "bytes a cell", "asked", "undercounts", "mean excess", "exhausted"];
     let mut table = Table::new("variants-counts", &columns);
     let epochs = |steps| EpochSpec::halving(HALF_LIFE_MS, steps).expect("valid");
-    let (anywhere, lines) = (Size::Cells(32_768), Size::Lines(4_096));
+    let (anywhere, lines) = (CellLayout::Spread(32_768), CellLayout::Lines(4_096));
     let forward = |size, hashes| FrequencySpec::Forward(ForwardSpec::new(size, hashes, HALF_LIFE_MS).expect("valid"));
     let basic = |bits| FrequencySpec::Basic(BasicSpec::new(anywhere, 4, epochs(8), bits).expect("valid"));
     let optimised = |carry, pool| {
@@ -413,7 +417,7 @@ fn counts() {
         ("optimised all, 1 step", "0.5 + pool", optimised(Carry::All, 8_192)),
         ("optimised all, pool of 64", "0.5 + pool", optimised(Carry::All, 64)),
     ] {
-        let mut counts = Frequency::new(spec);
+        let mut counts = FrequencyFilter::new(spec);
         let (zipf, mut random) = (Zipf::new(30_000), Random::new(2));
         let mut exact = vec![(0.0f64, 0i64); 30_000];
         let decayed = |(held, at): (f64, i64), now: i64| held * libm::exp2(-((now - at) as f64) / HALF_LIFE_MS as f64);
@@ -435,7 +439,7 @@ fn counts() {
             answers.len().to_string(),
             under.to_string(),
             format!("{excess:.4}"),
-            format!("{} (flagged answers: {flagged})", counts.exhausted()),
+            format!("{} (flagged answers: {flagged})", counts.lost_increments()),
         ]);
     }
     table.publish();

@@ -1,0 +1,343 @@
+//! The stationary distribution of cell values of a stable filter, for each rule and any mix of importances.
+//!
+//! It follows from cut balance between the values below j and from j on: raises across the cut equal decrements across it.
+//! From it follow the fraction of zero cells, the false-duplicate rate and, by running the Markov chain forward, the
+//! probability that an item is forgotten after some gap. Arrivals are assumed to be distinct; repeats leave more zero cells.
+//!
+//! ```
+//! use ebb_sketch::filter::planning::stationary::{StationaryDistribution, ValueShares};
+//! use ebb_sketch::filter::structure::layout::CellLayout;
+//! use ebb_sketch::filter::structure::stable::{StableSpec, importance::ImportanceRule};
+//!
+//! let spec = StableSpec::new(CellLayout::Spread(16_384), 5, 10, 7, ImportanceRule::MultiClass).unwrap();
+//! let stationary = StationaryDistribution::new(&spec, &ValueShares::uniform(7)).unwrap();
+//! assert!((stationary.zero_share() - 0.1798).abs() < 1e-4);
+//! ```
+
+use crate::filter::parameter::{ParameterError, check_range};
+use crate::filter::structure::stable::StableSpec;
+use crate::filter::structure::stable::importance::ImportanceRule;
+
+/// The frequency of each cell value 1..=M among arrivals.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValueShares(Vec<f64>);
+
+impl ValueShares {
+    /// Weights of the values 1..=M, in order; they are normalised.
+    pub fn new(weights: &[f64]) -> Result<Self, ParameterError> {
+        check_range(
+            "the number of values",
+            weights.len(),
+            1..=usize::from(u8::MAX),
+            "a cell holds values of 1 to 255",
+        )?;
+        for weight in weights {
+            check_range("a value's share", *weight, 0.0..=f64::MAX, "shares are finite and not negative")?;
+        }
+        let total: f64 = weights.iter().sum();
+        check_range("the sum of the shares", total, f64::MIN_POSITIVE..=f64::MAX, "some value must arrive")?;
+        Ok(Self(weights.iter().map(|weight| weight / total).collect()))
+    }
+
+    /// All values are equally frequent.
+    pub fn uniform(max_value: u8) -> Self {
+        Self(vec![1.0 / f64::from(max_value.max(1)); usize::from(max_value.max(1))])
+    }
+
+    /// The frequencies of the values to which a rule raises cells.
+    fn under(&self, rule: ImportanceRule, max_value: u8) -> Self {
+        let mut raised = vec![0.0; usize::from(max_value)];
+        for (value, share) in (1..=u8::MAX).zip(&self.0) {
+            raised[usize::from(rule.raised_value(value, max_value)) - 1] += share;
+        }
+        Self(raised)
+    }
+
+    /// S_j, the fraction of values of at least j, for j = 0..=M.
+    fn at_least(&self) -> Vec<f64> {
+        let mut sums = vec![0.0; self.0.len() + 1];
+        for (index, share) in self.0.iter().enumerate().rev() {
+            sums[index] = sums.get(index + 1).copied().unwrap_or(0.0) + share;
+        }
+        sums.insert(0, 1.0);
+        sums.truncate(self.0.len() + 1);
+        sums
+    }
+}
+
+/// The value of an item's cell right after an observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InitialCell {
+    /// Exactly the item's value.
+    Fresh,
+    /// The item's value, or more if another item left more.
+    Stationary,
+}
+
+/// The distribution to which the cells of a filter converge.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StationaryDistribution {
+    /// V_0..V_M: the fraction of cells of each value.
+    shares: Vec<f64>,
+    raised: ValueShares,
+    /// Probability that an observation maps to a given cell.
+    touch: f64,
+    /// For each value, the probability that an observation decrements a given cell of that value.
+    decrement: Vec<f64>,
+    hashes: f64,
+}
+
+impl StationaryDistribution {
+    /// `None` if the filter drains: [`ImportanceRule::HarmonicLiteral`] with as many decrements as raises.
+    pub fn new(spec: &StableSpec, values: &ValueShares) -> Option<Self> {
+        let raised = values.under(spec.rule(), spec.max_value());
+        let touch = spec.hasher().touch_probability();
+        let uniform = f64::from(spec.decrements()) / spec.hasher().cells() as f64;
+        let levels = 1..=usize::from(spec.max_value());
+        let decrement: Vec<f64> = match spec.rule() {
+            ImportanceRule::Stable | ImportanceRule::TwoClass { .. } | ImportanceRule::MultiClass => {
+                levels.map(|_| uniform).collect()
+            }
+            ImportanceRule::Harmonic => levels.map(|value| uniform / value as f64).collect(),
+            ImportanceRule::HarmonicLiteral => return Self::literal(spec, raised),
+        };
+        let at_least = raised.at_least();
+        let odds = |value: usize| {
+            let hit = touch * at_least[value];
+            hit / (decrement[value - 1] * (1.0 - hit))
+        };
+        Some(Self {
+            shares: balance(spec.max_value(), odds),
+            raised,
+            touch,
+            decrement,
+            hashes: f64::from(spec.hasher().hashes()),
+        })
+    }
+
+    /// The paper's printed formula, with one p' = p (1 − k) for every value; for comparison only.
+    pub fn as_printed(spec: &StableSpec, values: &ValueShares) -> Vec<f64> {
+        let at_least = values.under(spec.rule(), spec.max_value()).at_least();
+        let touch = spec.hasher().touch_probability();
+        let leaving = f64::from(spec.decrements()) / spec.hasher().cells() as f64 * (1.0 - touch);
+        balance(spec.max_value(), |value| touch * at_least[value] / leaving)
+    }
+
+    /// Mean field: P decrements per step hit non-zero cells in proportion to 1 / value; κ balances them with the K raises.
+    fn literal(spec: &StableSpec, raised: ValueShares) -> Option<Self> {
+        let at_least = raised.at_least();
+        let hashes = f64::from(spec.hasher().hashes());
+        let shares_at = |kappa: f64| balance(spec.max_value(), |value| kappa * value as f64 * at_least[value]);
+        let surplus = |kappa: f64| {
+            let below = cumulative(&shares_at(kappa));
+            let raised: f64 = (1..at_least.len()).map(|value| at_least[value] * below[value - 1]).sum();
+            hashes / f64::from(spec.decrements()) * raised - 1.0
+        };
+        if surplus(0.0) <= 0.0 {
+            return None;
+        }
+        let mut high = 1.0;
+        while surplus(high) > 0.0 {
+            high *= 2.0;
+        }
+        let kappa = bisect(0.0, high, |kappa| surplus(kappa) > 0.0);
+        let one_step = hashes / (spec.hasher().cells() as f64 * kappa);
+        let decrement = (1..=usize::from(spec.max_value())).map(|value| (one_step / value as f64).min(1.0)).collect();
+        Some(Self { shares: shares_at(kappa), raised, touch: spec.hasher().touch_probability(), decrement, hashes })
+    }
+
+    /// V_0..V_M: the fraction of cells of each value.
+    pub fn shares(&self) -> &[f64] {
+        &self.shares
+    }
+
+    /// V_0: the fraction of zero cells.
+    pub fn zero_share(&self) -> f64 {
+        self.shares[0]
+    }
+
+    /// The chance that an item never seen is decrement for a duplicate: (1 − V_0)^K. In lines, whose loads differ, the rate
+    /// is somewhat higher.
+    pub fn false_duplicate_rate(&self) -> f64 {
+        libm::pow(1.0 - self.shares[0], self.hashes)
+    }
+
+    /// The probability that an item which left `value` in its cells is forgotten when it is seen again `gap` arrivals later,
+    /// after gap − 1 other items.
+    pub fn miss_probability(&self, value: u8, gap: u64, start: InitialCell) -> f64 {
+        let value = usize::from(value).clamp(1, self.shares.len() - 1);
+        let mut cell = vec![0.0; self.shares.len()];
+        match start {
+            InitialCell::Fresh => cell[value] = 1.0,
+            InitialCell::Stationary => {
+                self.shares.iter().enumerate().for_each(|(at, share)| cell[at.max(value)] += share)
+            }
+        }
+        let zero = self.after(cell, gap.saturating_sub(1))[0];
+        -libm::expm1(self.hashes * libm::log1p(-zero))
+    }
+
+    /// The same for each value, as (value, fraction of arrivals, miss probability).
+    pub fn missed_by_class(&self, gap: u64) -> Vec<(u8, f64, f64)> {
+        let classes = (1..=u8::MAX).zip(&self.raised.0).filter(|(_, share)| **share > 0.0);
+        classes
+            .map(|(value, share)| (value, *share, self.miss_probability(value, gap, InitialCell::Stationary)))
+            .collect()
+    }
+
+    /// The mean over all values.
+    pub fn missed_overall(&self, gap: u64) -> f64 {
+        self.missed_by_class(gap).iter().map(|(_, share, missed)| share * missed).sum()
+    }
+
+    /// The transition matrix of a cell for one observation of another item: decrement, then raise.
+    fn transitions(&self) -> Vec<Vec<f64>> {
+        let values = self.shares.len();
+        let mut transitions = vec![vec![0.0; values]; values];
+        for (from, row) in transitions.iter_mut().enumerate() {
+            let decrement = if from == 0 { 0.0 } else { self.decrement[from - 1] };
+            for (held, chance) in [(from, 1.0 - decrement), (from.saturating_sub(1), decrement)] {
+                row[held] += chance * (1.0 - self.touch);
+                for (index, share) in self.raised.0.iter().enumerate() {
+                    row[held.max(index + 1)] += chance * self.touch * share;
+                }
+            }
+        }
+        transitions
+    }
+
+    /// `cell` after `steps` observations, by repeated squaring. Sums of non-negative products do not cancel.
+    fn after(&self, mut cell: Vec<f64>, mut steps: u64) -> Vec<f64> {
+        let mut power = self.transitions();
+        while steps > 0 {
+            if steps & 1 == 1 {
+                cell = through(&cell, &power);
+            }
+            steps >>= 1;
+            if steps > 0 {
+                power = power.iter().map(|row| through(row, &power)).collect();
+            }
+        }
+        cell
+    }
+}
+
+fn through(row: &[f64], transitions: &[Vec<f64>]) -> Vec<f64> {
+    let mut out = vec![0.0; row.len()];
+    for (weight, next) in row.iter().zip(transitions).filter(|(weight, _)| **weight > 0.0) {
+        out.iter_mut().zip(next).for_each(|(sum, chance)| *sum += weight * chance);
+    }
+    out
+}
+
+/// T_{M+1} = 1, T_j = T_{j+1} / (1 + odds_j), V_j = T_{j+1} − T_j = T_j · odds_j, V_0 = T_1.
+fn balance(max_value: u8, odds: impl Fn(usize) -> f64) -> Vec<f64> {
+    let mut shares = vec![0.0; usize::from(max_value) + 1];
+    let mut below = 1.0;
+    for value in (1..shares.len()).rev() {
+        let odds = odds(value);
+        below /= 1.0 + odds;
+        shares[value] = below * odds;
+    }
+    shares[0] = below;
+    shares
+}
+
+fn cumulative(shares: &[f64]) -> Vec<f64> {
+    let add = |sum: &mut f64, share: &f64| {
+        *sum += share;
+        Some(*sum)
+    };
+    shares.iter().scan(0.0, add).collect()
+}
+
+/// The boundary between true (low) and false (high) of `holds`, to the last bit.
+fn bisect(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    loop {
+        let middle = low + (high - low) / 2.0;
+        if middle <= low || middle >= high {
+            return low;
+        }
+        if holds(middle) { low = middle } else { high = middle }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::structure::layout::CellLayout;
+    use proptest::prelude::*;
+
+    fn spec(cells: u64, decrements: u32, rule: ImportanceRule) -> StableSpec {
+        StableSpec::new(CellLayout::Spread(cells), 5, decrements, 7, rule).unwrap()
+    }
+
+    #[test]
+    fn the_papers_parameters_give_the_corrected_zero_shares() {
+        for (rule, cells, zero) in [
+            (ImportanceRule::Stable, 16_384, 0.0585),
+            (ImportanceRule::TwoClass { low: 3 }, 16_384, 0.1213),
+            (ImportanceRule::MultiClass, 16_384, 0.1798),
+            (ImportanceRule::HarmonicLiteral, 1_024, 0.3675),
+            (ImportanceRule::Harmonic, 16_384, 0.0140),
+        ] {
+            // Both classes are equally frequent.
+            let values = match rule {
+                ImportanceRule::TwoClass { .. } => ValueShares::new(&[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).unwrap(),
+                _ => ValueShares::uniform(7),
+            };
+            let stationary = StationaryDistribution::new(&spec(cells, 10, rule), &values).unwrap();
+            assert!((stationary.zero_share() - zero).abs() < 6e-5, "{rule:?}: {}", stationary.zero_share());
+        }
+    }
+
+    #[test]
+    fn harmonic_literal_has_no_stationary_distribution_once_it_drains() {
+        assert!(
+            StationaryDistribution::new(&spec(1_024, 19, ImportanceRule::HarmonicLiteral), &ValueShares::uniform(7))
+                .is_some()
+        );
+        assert!(
+            StationaryDistribution::new(&spec(1_024, 20, ImportanceRule::HarmonicLiteral), &ValueShares::uniform(7))
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn invalid_shares_are_rejected() {
+        assert!(ValueShares::new(&[]).is_err());
+        assert!(ValueShares::new(&[0.0, 0.0]).is_err());
+        assert!(ValueShares::new(&[1.0, -1.0]).is_err());
+        assert!(ValueShares::new(&[1.0, f64::NAN]).is_err());
+        assert!(ValueShares::new(&[f64::MAX, f64::MAX]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn one_more_step_does_not_change_the_distribution(
+            weights in prop::collection::vec(0.01f64..1.0, 7), decrements in 1u32..40, which in 0usize..4,
+        ) {
+            let rule = [ImportanceRule::Stable, ImportanceRule::TwoClass { low: 3 }, ImportanceRule::MultiClass, ImportanceRule::Harmonic][which];
+            let stationary = StationaryDistribution::new(&spec(100, decrements, rule), &ValueShares::new(&weights).unwrap()).unwrap();
+            prop_assert!((stationary.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            let next = through(&stationary.shares, &stationary.transitions());
+            prop_assert!(next.iter().zip(&stationary.shares).all(|(a, b)| (a - b).abs() < 1e-12), "{:?} {:?}", next, stationary.shares);
+        }
+
+        #[test]
+        fn squaring_equals_stepping_and_misses_grow_with_the_gap(
+            weights in prop::collection::vec(0.01f64..1.0, 7), gap in 1u64..200, value in 1u8..=7,
+        ) {
+            let stationary = StationaryDistribution::new(&spec(200, 12, ImportanceRule::MultiClass), &ValueShares::new(&weights).unwrap()).unwrap();
+            let mut cell = vec![0.0; 8];
+            cell[usize::from(value)] = 1.0;
+            let squared = stationary.after(cell.clone(), gap);
+            (0..gap).for_each(|_| cell = through(&cell, &stationary.transitions()));
+            prop_assert!(squared.iter().zip(&cell).all(|(a, b)| (a - b).abs() <= 1e-12 * b));
+            // This does not hold for a fresh cell: other items may raise it again after it nearly reached zero.
+            let missed = |gap| stationary.miss_probability(value, gap, InitialCell::Stationary);
+            prop_assert!(missed(gap) <= missed(gap + 10) + 1e-12);
+            prop_assert!(missed(gap) <= stationary.miss_probability(value, gap, InitialCell::Fresh) + 1e-12);
+        }
+    }
+}

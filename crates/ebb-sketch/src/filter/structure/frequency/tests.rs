@@ -1,0 +1,248 @@
+//! What holds for every method alike: no undercount, canonical bytes, hostile times; and what binds the methods together.
+
+use super::basic::BasicSpec;
+use super::epochs::EpochSpec;
+use super::forward::ForwardSpec;
+use super::optimised::{Carry, DigitSpec, OptimisedSpec};
+use super::*;
+use crate::filter::structure::layout::CellLayout;
+use crate::random::{Random, mix};
+use proptest::prelude::*;
+
+const HALF_LIFE_MS: u64 = 1_000;
+
+fn item(x: u64) -> Fingerprint {
+    Fingerprint(u128::from(mix(x)) << 64 | u128::from(mix(!x)))
+}
+
+fn epochs() -> EpochSpec {
+    EpochSpec::halving(HALF_LIFE_MS, 2).unwrap()
+}
+
+fn basic(cells: u64, fraction_bits: u8) -> FrequencyFilter {
+    let spec = BasicSpec::new(CellLayout::Spread(cells), 3, epochs(), fraction_bits).unwrap();
+    FrequencyFilter::new(FrequencySpec::Basic(spec))
+}
+
+fn optimised(cells: u64, form: DigitSpec) -> FrequencyFilter {
+    let spec = OptimisedSpec::new(CellLayout::Spread(cells), 3, epochs(), form).unwrap();
+    FrequencyFilter::new(FrequencySpec::Optimised(spec))
+}
+
+fn digits(pool: u32, fraction_bits: u8, carry: Carry) -> DigitSpec {
+    DigitSpec { digit_bits: 2, fraction_bits, pool, carry }
+}
+
+fn methods(cells: u64) -> Vec<FrequencyFilter> {
+    let forward = ForwardSpec::new(CellLayout::Spread(cells), 3, HALF_LIFE_MS).unwrap();
+    vec![
+        FrequencyFilter::new(FrequencySpec::Forward(forward)),
+        basic(cells, 8),
+        basic(cells, 0),
+        optimised(cells, digits(cells as u32 / 2, 0, Carry::Each)),
+        optimised(cells, digits(cells as u32 / 2, 0, Carry::All)),
+        optimised(cells, digits(cells as u32 / 2, 3, Carry::All)),
+        optimised(cells, digits(2, 1, Carry::Each)),
+        optimised(cells, digits(2, 1, Carry::All)),
+    ]
+}
+
+/// Σ 2^(−age / half-life), smallest first.
+fn exact(adds: &[(u64, i64)], x: u64, now: i64) -> f64 {
+    let ages = adds.iter().filter(|(y, _)| *y == x).map(|(_, time)| (now - time) as f64);
+    let mut weights: Vec<f64> = ages.map(|age| libm::exp2(-age / HALF_LIFE_MS as f64)).collect();
+    weights.sort_by(f64::total_cmp);
+    weights.iter().sum()
+}
+
+/// Adds in an order that is mostly, not always, that of their times.
+fn stream() -> impl Strategy<Value = Vec<(u64, i64)>> {
+    prop::collection::vec((0u64..12, 0i64..400, -3_000i64..300), 1..250).prop_map(|steps| {
+        let mut now = 0;
+        steps
+            .into_iter()
+            .map(|(x, forward, shift)| {
+                now += forward;
+                (x, now + shift.min(0))
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_method_undercounts_unless_it_says_so(adds in stream(), cells in 6u64..60, later in 0i64..5_000) {
+        for mut counts in methods(cells) {
+            adds.iter().for_each(|(x, time)| counts.add(item(*x), *time));
+            let now = adds.iter().map(|(_, time)| *time).max().unwrap() + later;
+            for x in 0..12 {
+                let count = counts.estimate(item(x), now);
+                prop_assert!(count.lower_bound || count.value >= exact(&adds, x, now) * (1.0 - 1e-13), "{:?}", count);
+            }
+            let all: f64 = (0..12).map(|x| exact(&adds, x, now)).sum();
+            prop_assert!(counts.total(now) >= all * (1.0 - 1e-12));
+        }
+    }
+
+    #[test]
+    fn restored_bytes_continue_alike(adds in stream(), cut in 0usize..250) {
+        for mut whole in methods(30) {
+            let mut cut_once = whole.clone();
+            for (index, (x, time)) in adds.iter().enumerate() {
+                if index == cut {
+                    cut_once = FrequencyFilter::decode(&cut_once.encode()).unwrap();
+                }
+                whole.add(item(*x), *time);
+                cut_once.add(item(*x), *time);
+            }
+            prop_assert_eq!(whole.encode(), cut_once.encode());
+            prop_assert_eq!(whole.lost_increments(), cut_once.lost_increments());
+        }
+    }
+
+    #[test]
+    fn digits_carried_each_are_whole_counters_cell_for_cell(adds in stream(), fraction_bits in 0u8..5) {
+        let (mut whole, mut small) = (basic(30, fraction_bits), optimised(30, digits(15, fraction_bits, Carry::Each)));
+        let mut frugal = optimised(30, digits(15, fraction_bits, Carry::All));
+        for (x, time) in &adds {
+            [&mut whole, &mut small, &mut frugal].into_iter().for_each(|counts| counts.add(item(*x), *time));
+            let (FrequencyFilter::Basic(whole), FrequencyFilter::Optimised(small), FrequencyFilter::Optimised(frugal)) =
+                (&whole, &small, &frugal) else { unreachable!("as they were made") };
+            small.assert_consistent();
+            prop_assume!(small.lost_increments() == 0);
+            for cell in 0..30 {
+                prop_assert_eq!(whole.cell_value(cell), small.cell_value(cell));
+                prop_assert!(frugal.cell_value(cell) <= small.cell_value(cell));
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_adds_within_an_epoch_changes_nothing(xs in prop::collection::vec((0u64..9, 0i64..500), 1..120), seed: u64) {
+        let mut shuffled = xs.clone();
+        let mut random = Random::new(seed);
+        (1..shuffled.len()).for_each(|i| shuffled.swap(i, random.below(i as u64 + 1) as usize));
+        for counts in [basic(30, 8), optimised(30, digits(15, 0, Carry::Each))] {
+            let fill = |xs: &[(u64, i64)]| {
+                let mut counts = counts.clone();
+                // The clock is at the end of the epoch, so that the bytes hold the same clock.
+                counts.advance(499);
+                xs.iter().for_each(|(x, time)| counts.add(item(*x), *time));
+                counts
+            };
+            let (one, other) = (fill(&xs), fill(&shuffled));
+            prop_assume!(one.lost_increments() == 0);
+            prop_assert_eq!(one.encode(), other.encode());
+        }
+    }
+
+    #[test]
+    fn without_adds_counts_only_fall(adds in stream(), steps in prop::collection::vec(0i64..3_000, 1..20)) {
+        for mut counts in methods(30) {
+            adds.iter().for_each(|(x, time)| counts.add(item(*x), *time));
+            let mut now = adds.iter().map(|(_, time)| *time).max().unwrap();
+            let mut before = f64::INFINITY;
+            for step in &steps {
+                now += step;
+                counts.advance(now);
+                let value = counts.estimate(item(3), now).value;
+                // Rounding up at the end of an epoch may undo part of the fall within it, by less than a unit a cell.
+                prop_assert!(value <= before * (1.0 + 1e-12) + 1.5, "{} {}", value, before);
+                before = value;
+            }
+        }
+    }
+
+    #[test]
+    fn stored_values_are_read_back_and_nodes_are_never_lost(
+        steps in prop::collection::vec((0u64..8, 0u64..5_000), 1..200), bits in 0usize..4, pool in 1u32..20,
+    ) {
+        let width = crate::filter::structure::cells::CellWidth::holding([1, 3, 15, 255][bits]);
+        let mut digits = super::digit_array::DigitArray::new(8, width, pool);
+        let mut plain = [0u64; 8];
+        for (cell, value) in steps {
+            let lost = digits.store(cell, value);
+            plain[cell as usize] = value - lost;
+            prop_assert!((0..8).all(|cell| digits.value(cell) == plain[cell as usize]));
+            prop_assert!(lost == 0 || digits.used() == pool);
+            digits.assert_consistent();
+        }
+    }
+}
+
+#[test]
+fn an_exhausted_pool_is_counted_flagged_and_in_time_forgiven() {
+    for carry in [Carry::Each, Carry::All] {
+        let mut counts = optimised(60, digits(1, 0, carry));
+        (0..200).for_each(|_| counts.add(item(1), 0));
+        assert!(counts.lost_increments() > 0 && counts.estimate(item(1), 0).lower_bound, "{carry:?}");
+        assert!(counts.estimate(item(1), 0).value < 200.0);
+        counts.add(item(2), 0);
+        let other = counts.estimate(item(2), 0);
+        assert!(!other.lower_bound && other.value >= 1.0, "a neighbour with a trusted cell is answered in full");
+        (1..60).for_each(|epoch| counts.advance(epoch * 500));
+        let late = counts.estimate(item(1), 30_000);
+        assert!(!late.lower_bound && late.value >= 200.0 * libm::exp2(-30.0), "{late:?}");
+    }
+}
+
+#[test]
+fn a_full_counter_is_flagged_until_the_loss_has_faded() {
+    let spec = BasicSpec::new(CellLayout::Spread(8), 1, epochs(), 16).unwrap();
+    let mut counts = BasicFrequency::new(spec);
+    (0..(1u32 << 16) + 1).for_each(|_| counts.add(item(1), 0));
+    assert!(counts.lost_increments() > 0 && counts.estimate(item(1), 0).lower_bound);
+    counts.advance(500);
+    assert!(counts.estimate(item(1), 500).lower_bound, "the loss is still owed");
+    (1..120).for_each(|epoch| counts.advance(epoch * 500));
+    assert!(!counts.estimate(item(1), 60_000).lower_bound);
+}
+
+#[test]
+fn items_never_seen_are_zero_where_no_other_fell() {
+    for mut counts in methods(60) {
+        assert_eq!(counts.estimate(item(1), 0), DecayedCount { value: 0.0, lower_bound: false });
+        counts.add(item(2), 10);
+        assert_eq!(counts.estimate(item(1), 10).value, 0.0);
+    }
+}
+
+#[test]
+fn hostile_times_saturate_in_every_method() {
+    for mut counts in methods(60) {
+        for time in [0, i64::MIN, i64::MAX, i64::MIN + 1, -1, i64::MAX - 1] {
+            counts.add(item(1), time);
+            for as_of in [i64::MIN, 0, i64::MAX] {
+                let value = counts.estimate(item(1), as_of).value;
+                assert!(value.is_finite() && value > 0.0, "{time} {as_of}: {value}");
+            }
+        }
+        counts.advance(i64::MIN);
+        FrequencyFilter::decode(&counts.encode()).unwrap();
+    }
+}
+
+#[test]
+fn impossible_parameters_are_refused_with_the_nearest() {
+    let basic = |fraction_bits| BasicSpec::new(CellLayout::Spread(8), 3, epochs(), fraction_bits).unwrap_err().nearest;
+    assert_eq!(basic(17), "16");
+    let optimised = |form| OptimisedSpec::new(CellLayout::Spread(8), 3, epochs(), form).unwrap_err().nearest;
+    let right = digits(4, 0, Carry::Each);
+    assert_eq!(optimised(DigitSpec { digit_bits: 0, ..right }), "1");
+    assert_eq!(optimised(DigitSpec { digit_bits: 5, ..right }), "4");
+    assert_eq!(optimised(DigitSpec { pool: 17, ..right }), "16");
+    assert_eq!(optimised(DigitSpec { pool: 0, ..right }), "1");
+    assert_eq!(optimised(DigitSpec { fraction_bits: 17, ..right }), "16");
+}
+
+#[test]
+fn damaged_bytes_are_refused() {
+    for mut counts in methods(20) {
+        (0..200).for_each(|x| counts.add(item(x % 7), x as i64 * 3));
+        let bytes = counts.encode();
+        assert!((0..bytes.len()).all(|length| FrequencyFilter::decode(&bytes[..length]).is_err()));
+        let mut other = bytes.clone();
+        other[20] ^= 1;
+        assert!(FrequencyFilter::decode(&other).is_err());
+    }
+}
