@@ -9,12 +9,13 @@ use ebb_core::{DedupSpec, EventSpec, FilterSpec, Plan, Question, Reader, Record,
 use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
 
-const CLICKS: [&str; 5] = [
-    r#"{"ip": "10.0.0.1", "ad": "a7", "ts": 1000}"#,
-    r#"{"ip": "10.0.0.2", "ad": "a7", "ts": 2000}"#,
-    r#"{"ip": "10.0.0.1", "ad": "a7", "ts": 3000}"#,
-    r#"{"ip": "10.0.0.1"}"#,
-    r#"{"ip": "10.0.0.1", "ad": "a7", "ts": 3700000}"#,
+/// Kafka timestamps and payloads.
+const RECORDS: [(i64, &str); 5] = [
+    (1_100, r#"{"ip": "10.0.0.1", "ad": "a7", "ts": 1000}"#),
+    (2_100, r#"{"ip": "10.0.0.2", "ad": "a7", "ts": 2000}"#),
+    (3_100, r#"{"ip": "10.0.0.1", "ad": "a7", "ts": 3000}"#),
+    (4_100, r#"{"ip": "10.0.0.1"}"#),
+    (5_000_100, r#"{"ip": "10.0.0.1", "ad": "a7", "ts": 5000000}"#),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,9 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
 
     let mut shard = Shard::new(plan.clone(), 0)?;
-    for (offset, payload) in (0..).zip(CLICKS) {
-        // A service would take the timestamp from the Kafka record.
-        let timestamp_ms = if offset == 4 { 3_700_000 } else { 3_000 };
+    for (offset, (timestamp_ms, payload)) in (0..).zip(RECORDS) {
         let outcome = shard.apply(Record { offset, timestamp_ms, payload: payload.as_bytes() });
         println!("{offset}: {:<9} {payload}", outcome.verdict.name());
     }
@@ -44,10 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let restored = Shard::restore(plan.clone(), 0, &snapshot)?;
     println!("restored {} bytes; next offset {}", snapshot.len(), restored.next().0);
 
-    let subject = plan.reader.read_subject(CLICKS[1].as_bytes()).map_err(|reason| reason.description())?;
-    println!(
-        "the second click again, without recording it: {}",
-        restored.ask(&Question::about(subject))?.verdict.name()
-    );
+    let subject = plan.reader.read_subject(RECORDS[4].1.as_bytes()).map_err(|reason| reason.description())?;
+    println!("the last click again, without recording it: {}", restored.ask(&Question::about(subject))?.verdict.name());
     Ok(())
 }
