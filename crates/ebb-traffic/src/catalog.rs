@@ -1,25 +1,27 @@
-//! What can be clicked: campaigns, their ads and what they pay.
+//! Campaigns, their ads and the cost of a click.
 
-use super::aim;
-use super::draw::{Zipf, bell};
+use super::distributions::{Zipf, approximate_normal};
 use super::options::TrafficOptions;
+use super::targets;
 use ebb_sketch::random::Random;
 
+/// All campaigns and ads.
 #[derive(Debug, Clone)]
 pub(super) struct Catalog {
     campaigns: Zipf,
     ads: Zipf,
     ads_per_campaign: u32,
-    /// Of a click on each campaign, in ten thousandths.
+    /// Median cost of a click by campaign, in ten-thousandths.
     median_costs: Vec<f64>,
 }
 
 impl Catalog {
     pub(super) fn new(options: &TrafficOptions, random: &mut Random) -> Self {
-        let cost = |_| 1e4 * aim::MEDIAN_COST * libm::exp(aim::CAMPAIGN_COST_SPREAD * bell(random));
+        let cost =
+            |_| 1e4 * targets::MEDIAN_COST * libm::exp(targets::CAMPAIGN_COST_SPREAD * approximate_normal(random));
         Self {
-            campaigns: Zipf::new(options.campaigns, aim::CAMPAIGN_SKEW),
-            ads: Zipf::new(options.ads_per_campaign, aim::AD_SKEW),
+            campaigns: Zipf::new(options.campaigns, targets::CAMPAIGN_SKEW),
+            ads: Zipf::new(options.ads_per_campaign, targets::AD_SKEW),
             ads_per_campaign: options.ads_per_campaign,
             median_costs: (0..options.campaigns).map(cost).collect(),
         }
@@ -46,9 +48,10 @@ impl Catalog {
         campaign * self.ads_per_campaign + self.ads.draw(random)
     }
 
-    /// In ten thousandths.
+    /// The cost of a click, in ten-thousandths.
     pub(super) fn cost(&self, campaign: u32, random: &mut Random) -> u32 {
-        let cost = self.median_costs[campaign as usize] * libm::exp(aim::CLICK_COST_SPREAD * bell(random));
+        let cost =
+            self.median_costs[campaign as usize] * libm::exp(targets::CLICK_COST_SPREAD * approximate_normal(random));
         cost.round().clamp(1.0, 9_999_999.0) as u32
     }
 }

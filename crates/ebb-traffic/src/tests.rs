@@ -9,9 +9,9 @@ fn options() -> TrafficOptions {
     TrafficOptions { start_ms: START_MS, ..TrafficOptions::default() }
 }
 
-/// Twenty flash crowds long, so that their share is near its aim.
+/// Long enough for twenty flash crowds, so that their share is near its target.
 static LONG: LazyLock<Vec<Click>> = LazyLock::new(|| {
-    let end_ms = START_MS + 20 * aim::BURST_EVERY_MS as i64;
+    let end_ms = START_MS + 20 * targets::BURST_EVERY_MS as i64;
     let options = TrafficOptions { rate_per_second: 100.0, ..options() };
     Traffic::new(5, options).unwrap().take_while(|click| click.at_ms < end_ms).collect()
 });
@@ -20,12 +20,12 @@ fn bytes(traffic: Traffic, clicks: usize) -> Vec<u8> {
     traffic.take(clicks).flat_map(|click| [click.json, click.at_ms.to_le_bytes().to_vec()].concat()).collect()
 }
 
-fn share(clicks: &[Click], wanted: impl Fn(&Click) -> bool) -> f64 {
-    clicks.iter().filter(|click| wanted(click)).count() as f64 / clicks.len() as f64
+fn share(clicks: &[Click], selects: impl Fn(&Click) -> bool) -> f64 {
+    clicks.iter().filter(|click| selects(click)).count() as f64 / clicks.len() as f64
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_for_ever() {
+fn golden_bytes_of_a_seed_are_unchanged() {
     let traffic = |seed| bytes(Traffic::new(seed, options()).unwrap(), 5_000);
     assert_eq!(
         blake3::hash(&traffic(1)).to_hex().as_str(),
@@ -36,7 +36,7 @@ fn the_same_seed_gives_the_same_bytes_for_ever() {
 }
 
 #[test]
-fn overwriting_gives_the_same_clicks_as_iterating() {
+fn overwrite_gives_the_same_clicks_as_the_iterator() {
     let mut traffic = Traffic::new(3, options()).unwrap();
     let clicks: Vec<Click> = traffic.clone().take(2_000).collect();
     let mut click = clicks[1_999].clone();
@@ -47,27 +47,27 @@ fn overwriting_gives_the_same_clicks_as_iterating() {
 }
 
 #[test]
-fn shares_are_those_aimed_at() {
+fn shares_match_the_targets() {
     let clicks = &*LONG;
-    let fresh = |source| share(clicks, |click| click.truth.source == source && click.truth.repeat.is_none());
+    let original = |source| share(clicks, |click| click.truth.source == source && click.truth.repeat.is_none());
     let repeats = |repeat| share(clicks, |click| click.truth.repeat == Some(repeat));
-    for (name, got, aimed) in [
-        ("people", fresh(Source::Person), aim::PEOPLE),
-        ("farm", fresh(Source::Farm), aim::FARM),
-        ("crawler", fresh(Source::Crawler), aim::CRAWLER),
-        ("burst", fresh(Source::Burst), aim::BURST),
-        ("double clicks", repeats(Repeat::DoubleClick), aim::DOUBLE_CLICKS),
-        ("retries", repeats(Repeat::Retry), aim::RETRIES),
+    for (name, actual, target) in [
+        ("people", original(Source::Person), targets::PEOPLE),
+        ("farm", original(Source::Farm), targets::FARM),
+        ("crawler", original(Source::Crawler), targets::CRAWLER),
+        ("burst", original(Source::Burst), targets::BURST),
+        ("double clicks", repeats(Repeat::DoubleClick), targets::DOUBLE_CLICKS),
+        ("retries", repeats(Repeat::Retry), targets::RETRIES),
     ] {
-        assert!((got / aimed - 1.0).abs() < 0.06, "{name}: {got:.4} instead of {aimed}");
+        assert!((actual / target - 1.0).abs() < 0.06, "{name}: {actual:.4} instead of {target}");
     }
-    let seconds = 20.0 * aim::BURST_EVERY_MS as f64 / 1e3;
+    let seconds = 20.0 * targets::BURST_EVERY_MS as f64 / 1e3;
     assert!((clicks.len() as f64 / seconds / 100.0 - 1.0).abs() < 0.02, "{} clicks", clicks.len());
     assert!(clicks.iter().all(|click| click.truth.defect.is_none()));
 }
 
 #[test]
-fn clicks_come_in_the_order_of_arrival_and_not_of_happening() {
+fn clicks_are_ordered_by_arrival_not_by_event_time() {
     let clicks = &*LONG;
     assert!(clicks.is_sorted_by_key(|click| click.at_ms));
     let backwards = clicks.windows(2).filter(|pair| pair[1].truth.time_ms < pair[0].truth.time_ms).count();
@@ -75,12 +75,12 @@ fn clicks_come_in_the_order_of_arrival_and_not_of_happening() {
 }
 
 #[test]
-fn delays_are_mostly_short_with_a_heavy_tail() {
+fn delays_have_a_heavy_tail() {
     let clicks: Vec<Click> = LONG.iter().filter(|click| click.truth.repeat.is_none()).cloned().collect();
     let later_than = |ms: i64| share(&clicks, |click| click.at_ms - click.truth.time_ms > ms);
     assert_eq!(later_than(19), 1.0);
-    assert_eq!(later_than(aim::DELAY_MOST_MS as i64), 0.0);
-    assert!((later_than(1_000) / aim::DELAY_TAIL_SHARE - 1.0).abs() < 0.06, "{}", later_than(1_000));
+    assert_eq!(later_than(targets::MAX_DELAY_MS as i64), 0.0);
+    assert!((later_than(1_000) / targets::DELAY_TAIL_SHARE - 1.0).abs() < 0.06, "{}", later_than(1_000));
     assert!((0.0035..0.0055).contains(&later_than(10_000)), "{}", later_than(10_000));
     assert!((0.0003..0.0008).contains(&later_than(60_000)), "{}", later_than(60_000));
 }
@@ -93,7 +93,9 @@ fn campaigns_and_ads_of_people_follow_zipf() {
         campaigns[(ad / 25) as usize] += 1.0;
         ads[(ad % 25) as usize] += 1.0;
     }
-    for (name, counts, skew) in [("campaign", &campaigns[..], aim::CAMPAIGN_SKEW), ("ad", &ads[..], aim::AD_SKEW)] {
+    for (name, counts, skew) in
+        [("campaign", &campaigns[..], targets::CAMPAIGN_SKEW), ("ad", &ads[..], targets::AD_SKEW)]
+    {
         for rank in [2, 4, 8, 16, 32, 64].into_iter().filter(|rank| *rank <= counts.len()) {
             let (got, law) = (counts[0] / counts[rank - 1], libm::pow(rank as f64, skew));
             assert!(
@@ -112,15 +114,15 @@ fn people_click_several_times_in_a_session() {
         let visitor = (click.truth.item >> 64, click.truth.item as u32);
         gaps_ms.extend(last.insert(visitor, click.at_ms).map(|before_ms| click.at_ms - before_ms));
     }
-    gaps_ms.retain(|gap_ms| *gap_ms < 10 * aim::SESSION_GAP_MS as i64);
+    gaps_ms.retain(|gap_ms| *gap_ms < 10 * targets::SESSION_GAP_MS as i64);
     let (again, gap_ms) = (gaps_ms.len(), gaps_ms.iter().sum::<i64>() / gaps_ms.len() as i64);
-    let expected = 1.0 - 1.0 / aim::SESSION_CLICKS as f64;
+    let expected = 1.0 - 1.0 / targets::SESSION_CLICKS as f64;
     assert!((again as f64 / f64::from(people) - expected).abs() < 0.02, "{again} of {people}");
-    assert!(gap_ms.abs_diff(aim::SESSION_GAP_MS as i64) < 4_000, "{gap_ms}");
+    assert!(gap_ms.abs_diff(targets::SESSION_GAP_MS as i64) < 4_000, "{gap_ms}");
 }
 
 #[test]
-fn only_retries_share_an_id_and_they_are_the_same_to_the_byte() {
+fn only_retries_share_an_id_and_they_are_byte_identical() {
     let mut first = BTreeMap::new();
     let clicks = &*LONG;
     for click in clicks {
@@ -130,20 +132,20 @@ fn only_retries_share_an_id_and_they_are_the_same_to_the_byte() {
         };
         assert_eq!((click.truth.repeat, &click.json), (Some(Repeat::Retry), json));
         let gap_ms = (click.at_ms - at_ms) as u64;
-        // Arrivals are cut to whole milliseconds, so the gap may seem one off.
-        assert!((aim::RETRY_MS.start() - 1..=aim::RETRY_MS.end() + 1).contains(&gap_ms), "{gap_ms}");
+        // Arrivals are rounded down to milliseconds, so the gap may be off by one.
+        assert!((targets::RETRY_MS.start() - 1..=targets::RETRY_MS.end() + 1).contains(&gap_ms), "{gap_ms}");
     }
 }
 
 #[test]
-fn double_clicks_follow_a_click_on_the_same_item_within_seconds() {
+fn double_clicks_follow_a_click_on_the_same_item() {
     let mut times = BTreeMap::<u128, Vec<i64>>::new();
     let mut gaps_ms = Vec::new();
     for Click { truth, .. } in LONG.iter() {
         let earlier = times.entry(truth.item).or_default();
         if truth.repeat == Some(Repeat::DoubleClick) {
             let gap = earlier.iter().map(|time_ms| (truth.time_ms - time_ms) as u64);
-            let gap = gap.filter(|gap| aim::DOUBLE_CLICK_MS.contains(gap)).min();
+            let gap = gap.filter(|gap| targets::DOUBLE_CLICK_MS.contains(gap)).min();
             gaps_ms.push(gap.expect("there is a first click"));
         }
         earlier.push(truth.time_ms);
@@ -153,7 +155,7 @@ fn double_clicks_follow_a_click_on_the_same_item_within_seconds() {
 }
 
 #[test]
-fn the_farm_replays_many_users_from_few_addresses_at_its_interval() {
+fn farm_replays_many_users_from_few_addresses_at_its_interval() {
     let (mut addresses, mut users) = (BTreeSet::new(), BTreeSet::new());
     let (mut last, mut replays) = (BTreeMap::new(), 0);
     let clicks = &*LONG;
@@ -167,13 +169,13 @@ fn the_farm_replays_many_users_from_few_addresses_at_its_interval() {
             assert!((45_000..75_000).contains(&interval_ms), "{interval_ms}");
         }
     }
-    assert_eq!(addresses.len() as u64, aim::FARM_ADDRESSES);
+    assert_eq!(addresses.len() as u64, targets::FARM_ADDRESSES);
     assert_eq!(users.len(), 720);
     assert_eq!(replays, farm().count() - 720);
 }
 
 #[test]
-fn the_crawler_walks_all_ads_in_order_from_one_address() {
+fn crawler_visits_all_ads_in_order_from_one_address() {
     let clicks = &*LONG;
     let steps = clicks.iter().filter(|click| click.truth.source == Source::Crawler && click.truth.repeat.is_none());
     let mut seen = 0;
@@ -186,7 +188,7 @@ fn the_crawler_walks_all_ads_in_order_from_one_address() {
 }
 
 #[test]
-fn each_span_has_one_flash_crowd_on_one_campaign_that_more_than_doubles_the_rate() {
+fn each_interval_has_one_flash_crowd_that_doubles_the_rate() {
     let clicks = &*LONG;
     let second = |click: &Click| ((click.at_ms - START_MS) / 1_000) as usize;
     let mut per_second = vec![0u32; 20 * 120];
@@ -200,14 +202,14 @@ fn each_span_has_one_flash_crowd_on_one_campaign_that_more_than_doubles_the_rate
         let campaigns: BTreeSet<u32> = crowd.iter().map(|click| (click.truth.item >> 32) as u32 / 25).collect();
         assert_eq!(campaigns.len(), 1);
         let (first, last) = (crowd[0], crowd[crowd.len() - 1]);
-        assert!(last.at_ms - first.at_ms <= aim::BURST_LASTS_MS as i64);
+        assert!(last.at_ms - first.at_ms <= targets::BURST_LASTS_MS as i64);
         let peak = per_second[second(first)..second(first) + 3].iter().max().unwrap();
         assert!(*peak > 180, "{peak} clicks in the busiest second");
     }
 }
 
 #[test]
-fn damage_has_its_share_and_changes_no_other_click() {
+fn damage_changes_no_other_click() {
     let damaged = TrafficOptions { malformed_share: 0.05, ..options() };
     let clean = Traffic::new(8, options()).unwrap().take(20_000);
     let damaged: Vec<Click> = Traffic::new(8, damaged).unwrap().take(20_000).collect();
@@ -222,26 +224,26 @@ fn damage_has_its_share_and_changes_no_other_click() {
 }
 
 #[test]
-fn what_is_under_way_is_bounded_by_the_rate() {
+fn number_of_scheduled_clicks_is_bounded_by_the_rate() {
     let mut traffic = Traffic::new(4, options()).unwrap();
-    let most = (0..200_000).map(|_| (traffic.next(), traffic.follow_ups.len()).1).max();
-    // A thousand clicks a second: 40 double clicks of 0.7 s and 20 retries of 4 s, and a crowd at its peak.
-    assert!(most < Some(400), "{most:?}");
+    let max = (0..200_000).map(|_| (traffic.next(), traffic.follow_ups.len()).1).max();
+    // Per 1 000 clicks/s: 40 double clicks with a gap of 0.7 s, 20 retries with a gap of 4 s, plus a flash crowd.
+    assert!(max < Some(400), "{max:?}");
 }
 
 #[test]
-fn any_start_is_borne() {
+fn extreme_start_times_do_not_overflow() {
     for start_ms in [i64::MIN, -1, i64::MAX] {
-        let traffic = Traffic::new(4, TrafficOptions { start_ms, day: Day::Diurnal, ..options() }).unwrap();
+        let traffic = Traffic::new(4, TrafficOptions { start_ms, day: DayProfile::Diurnal, ..options() }).unwrap();
         assert_eq!(traffic.take(1_000).count(), 1_000);
     }
 }
 
 #[test]
-fn impossible_options_are_refused_with_the_nearest_possible() {
+fn invalid_options_are_refused_with_the_nearest_valid_value() {
     let refused = |options| Traffic::new(1, options).map(|_| ()).unwrap_err();
     let error = refused(TrafficOptions { rate_per_second: 0.0, ..options() });
-    assert_eq!(error.to_string(), "rate_per_second cannot be 0: the nearest possible value is 1");
+    assert_eq!(error.to_string(), "rate_per_second must not be 0; the nearest valid value is 1");
     for options in [
         TrafficOptions { rate_per_second: f64::NAN, ..options() },
         TrafficOptions { malformed_share: 1.5, ..options() },

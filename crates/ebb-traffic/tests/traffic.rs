@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ebb_core::{EventSpec, Path, Reader, Reason, TimeUnit};
 use ebb_sketch::hash::HashKey;
-use ebb_traffic::{Click, Day, Defect, Traffic, TrafficOptions, aim};
+use ebb_traffic::{Click, DayProfile, Defect, Traffic, TrafficOptions, targets};
 
 const START_MS: i64 = 1_700_000_000_000;
 
@@ -27,12 +27,12 @@ fn reader() -> Reader {
 
 fn clicks(malformed_share: f64) -> impl Iterator<Item = Click> {
     let options =
-        TrafficOptions { start_ms: START_MS, malformed_share, day: Day::Diurnal, ..TrafficOptions::default() };
+        TrafficOptions { start_ms: START_MS, malformed_share, day: DayProfile::Diurnal, ..TrafficOptions::default() };
     Traffic::new(11, options).unwrap().take(60_000)
 }
 
 #[test]
-fn every_click_is_read_and_says_what_the_truth_says() {
+fn clicks_are_readable_and_match_their_ground_truth() {
     let (reader, mut items, mut ids) = (reader(), BTreeMap::new(), BTreeMap::new());
     for click in clicks(0.0) {
         let event = reader.read(&click.json).unwrap();
@@ -41,7 +41,7 @@ fn every_click_is_read_and_says_what_the_truth_says() {
         assert_eq!(*items.entry(click.truth.item).or_insert(event.item), event.item);
         assert_eq!(*ids.entry(click.truth.id).or_insert(event.id), event.id);
     }
-    let distinct = |prints: Vec<_>| prints.into_iter().collect::<std::collections::BTreeSet<_>>().len();
+    let distinct = |fingerprints: Vec<_>| fingerprints.into_iter().collect::<std::collections::BTreeSet<_>>().len();
     assert_eq!(distinct(items.values().map(|item| Some(*item)).collect()), items.len());
     assert_eq!(distinct(ids.values().copied().collect()), ids.len());
 }
@@ -55,7 +55,7 @@ fn payloads_have_about_180_bytes() {
 }
 
 #[test]
-fn each_defect_is_rejected_for_its_reason() {
+fn each_defect_is_rejected_with_its_reason() {
     let reader = reader();
     for click in clicks(0.2) {
         let reason = match click.truth.defect {
@@ -76,7 +76,7 @@ fn each_defect_is_rejected_for_its_reason() {
 }
 
 #[test]
-fn campaigns_pay_log_normally_and_differ_more_than_their_clicks() {
+fn costs_are_log_normal_between_and_within_campaigns() {
     let reader = reader();
     let mut costs = BTreeMap::<_, Vec<f64>>::new();
     for click in clicks(0.0) {
@@ -92,9 +92,9 @@ fn campaigns_pay_log_normally_and_differ_more_than_their_clicks() {
         costs.values().filter(|logs| logs.len() > 50).map(|logs| moments(logs)).collect();
     assert!(by_campaign.len() > 100);
     let (mean, spread) = moments(&by_campaign.iter().map(|campaign| campaign.0).collect::<Vec<_>>());
-    assert!((mean - libm::log(aim::MEDIAN_COST)).abs() < 0.25, "{mean}");
-    assert!((spread - aim::CAMPAIGN_COST_SPREAD).abs() < 0.2, "{spread}");
+    assert!((mean - libm::log(targets::MEDIAN_COST)).abs() < 0.25, "{mean}");
+    assert!((spread - targets::CAMPAIGN_COST_SPREAD).abs() < 0.2, "{spread}");
     for (_, within) in by_campaign {
-        assert!((within - aim::CLICK_COST_SPREAD).abs() < 0.12, "{within}");
+        assert!((within - targets::CLICK_COST_SPREAD).abs() < 0.12, "{within}");
     }
 }

@@ -11,7 +11,7 @@ fn day() -> Vec<Request> {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_lines_and_another_seed_others() {
+fn lines_depend_only_on_the_seed() {
     let lines = |seed| -> String {
         Requests::new(seed, RequestOptions::default()).unwrap().take(500).map(|request| request.tsv()).collect()
     };
@@ -20,21 +20,21 @@ fn the_same_seed_gives_the_same_lines_and_another_seed_others() {
 }
 
 #[test]
-fn lines_come_in_the_order_in_which_they_are_written_and_never_before_their_request() {
+fn lines_are_in_the_order_of_writing_and_after_their_requests() {
     let day = day();
     assert!(day.windows(2).all(|pair| pair[0].at_ms <= pair[1].at_ms));
     assert!(day.iter().all(|request| request.time_ms <= request.at_ms));
 }
 
 #[test]
-fn a_day_has_the_asked_for_rate_and_crowds_on_top() {
-    let (requests, wanted) = (day().len() as f64, 0.5 * 86_400.0);
-    let crowds = (aim::CROWD_FACTOR - 1.0) * aim::CROWD_LASTS_MS as f64 / aim::CROWD_EVERY_MS as f64;
-    assert!((requests / (wanted * (1.0 + crowds)) - 1.0).abs() < 0.15, "{requests} for {wanted}");
+fn rate_of_a_day_is_the_configured_rate_plus_crowds() {
+    let (requests, expected) = (day().len() as f64, 0.5 * 86_400.0);
+    let crowds = (targets::CROWD_FACTOR - 1.0) * targets::CROWD_LASTS_MS as f64 / targets::CROWD_EVERY_MS as f64;
+    assert!((requests / (expected * (1.0 + crowds)) - 1.0).abs() < 0.15, "{requests} for {expected}");
 }
 
 #[test]
-fn few_urls_and_hosts_have_most_requests_and_few_bytes_most_of_the_volume() {
+fn urls_hosts_and_sizes_are_skewed() {
     let day = day();
     let share_of_tenth = |of: fn(&Request) -> u64, weight: fn(&Request) -> u64| {
         let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
@@ -50,7 +50,7 @@ fn few_urls_and_hosts_have_most_requests_and_few_bytes_most_of_the_volume() {
 }
 
 #[test]
-fn some_requests_are_repeated_soon_and_some_lines_are_late() {
+fn some_requests_repeat_soon_and_some_lines_are_late() {
     let day = day();
     let mut last: BTreeMap<(u32, u32), i64> = BTreeMap::new();
     let repeats = day.iter().filter(|request| {
@@ -65,19 +65,19 @@ fn some_requests_are_repeated_soon_and_some_lines_are_late() {
 }
 
 #[test]
-fn a_crowd_wants_one_page() {
+fn flash_crowd_requests_one_page() {
     let day = day();
     let crowd = |request: &Request| -> Option<bool> {
         let requests = Requests::new(7, RequestOptions { start_ms: START_MS, ..RequestOptions::default() }).unwrap();
-        Some(requests.crowd(request.time_ms)? == request.url)
+        Some(requests.crowd_page(request.time_ms)? == request.url)
     };
     let pages: Vec<bool> = day.iter().step_by(7).filter(|one| one.url < 800).filter_map(crowd).collect();
-    let wanted = pages.iter().filter(|wanted| **wanted).count();
-    assert!(pages.len() > 100 && wanted * 8 > pages.len(), "{wanted} of {}", pages.len());
+    let on_page = pages.iter().filter(|is_crowd_page| **is_crowd_page).count();
+    assert!(pages.len() > 100 && on_page * 8 > pages.len(), "{on_page} of {}", pages.len());
 }
 
 #[test]
-fn a_line_has_the_columns_of_the_header() {
+fn line_has_the_columns_of_the_header() {
     let request = Request { at_ms: 5, time_ms: 807_256_800_045, host: 42, url: 801, bytes: 0, pages: 800 };
     assert_eq!(request.tsv(), "host-00042.example\t-\t807256800\tGET\t/images/0001.gif\t304\t0\t\t\n");
     assert_eq!(Request::HEADER.split('\t').count(), request.tsv().split('\t').count());
@@ -85,8 +85,8 @@ fn a_line_has_the_columns_of_the_header() {
 }
 
 #[test]
-fn impossible_options_are_refused_with_the_nearest() {
-    let refused = Requests::new(1, RequestOptions { hosts: 0, ..RequestOptions::default() }).unwrap_err();
-    assert_eq!((refused.option, refused.nearest), ("hosts", 1.0));
+fn invalid_options_are_refused_with_the_nearest_valid_value() {
+    let error = Requests::new(1, RequestOptions { hosts: 0, ..RequestOptions::default() }).unwrap_err();
+    assert_eq!((error.option, error.nearest), ("hosts", 1.0));
     assert!(Requests::new(1, RequestOptions { rate_per_second: f64::NAN, ..RequestOptions::default() }).is_err());
 }

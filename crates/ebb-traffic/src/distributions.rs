@@ -1,4 +1,4 @@
-//! Distributions on top of uniform draws. `libm`, not the platform: the same seed gives the same bytes everywhere.
+//! Random distributions. They use `libm`, so that the same seed gives the same bytes on every platform.
 
 use ebb_sketch::random::Random;
 
@@ -11,18 +11,18 @@ pub(super) fn chance(random: &mut Random, probability: f64) -> bool {
     random.unit() < probability
 }
 
-/// About normal with mean 0 and variance 1, from one draw: four uniform parts of 16 bits, summed. Never beyond ±3.5.
-pub(super) fn bell(random: &mut Random) -> f64 {
+/// Approximately standard normal, from one draw: the sum of four uniform 16-bit numbers. Always within ±3.5.
+pub(super) fn approximate_normal(random: &mut Random) -> f64 {
     let drawn = random.next_u64();
-    let sum: u64 = (0..4).map(|part| (drawn >> (16 * part)) & 0xFFFF).sum();
+    let sum: u64 = (0..4).map(|index| (drawn >> (16 * index)) & 0xFFFF).sum();
     // Four uniforms in [0, 1) have mean 2 and variance 1/3.
     (sum as f64 / 65_536.0 - 2.0) * 1.732_050_807_568_877_2
 }
 
-/// Ranks `0..n`, the rank r with probability proportional to `1 / (r + 1)^skew`.
+/// Zipf distribution of ranks `0..n`: rank r has a probability proportional to `1 / (r + 1)^skew`.
 #[derive(Debug, Clone)]
 pub(super) struct Zipf {
-    /// Sum of the weights up to and with each rank.
+    /// Cumulative weights.
     cumulative: Vec<f64>,
 }
 
@@ -38,8 +38,8 @@ impl Zipf {
 
     pub(super) fn draw(&self, random: &mut Random) -> u32 {
         let total = self.cumulative.last().copied().unwrap_or(0.0);
-        let aim = random.unit() * total;
-        let rank = self.cumulative.partition_point(|sum| *sum <= aim);
+        let target = random.unit() * total;
+        let rank = self.cumulative.partition_point(|sum| *sum <= target);
         rank.min(self.cumulative.len().saturating_sub(1)) as u32
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zipf_ranks_have_the_frequencies_of_the_law() {
+    fn zipf_frequencies_match_the_distribution() {
         let (zipf, draws) = (Zipf::new(50, 1.1), 400_000);
         let mut random = Random::new(1);
         let mut counts = [0u32; 50];
@@ -62,12 +62,12 @@ mod tests {
     }
 
     #[test]
-    fn bell_and_exponential_have_their_moments() {
+    fn normal_and_exponential_have_the_expected_moments() {
         let mut random = Random::new(2);
         let draws = 200_000;
         let (mut sum, mut squares, mut waits) = (0.0, 0.0, 0.0);
         for _ in 0..draws {
-            let drawn = bell(&mut random);
+            let drawn = approximate_normal(&mut random);
             assert!(drawn.abs() < 3.5);
             sum += drawn;
             squares += drawn * drawn;

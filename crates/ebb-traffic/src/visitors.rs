@@ -1,9 +1,9 @@
-//! Who clicks. Every address is from a block that is nobody's: private, carrier-grade NAT, benchmarks, documentation.
+//! The sources of clicks. All addresses are from reserved blocks: private, carrier-grade NAT, benchmarks, documentation.
 
-use super::aim;
 use super::catalog::Catalog;
-use super::draw::chance;
+use super::distributions::chance;
 use super::options::TrafficOptions;
+use super::targets;
 use ebb_sketch::random::{Random, mix};
 
 const HOMES: u32 = 0x0A00_0000; // 10.0.0.0/8
@@ -11,19 +11,20 @@ const CARRIERS: u32 = 0x6440_0000; // 100.64.0.0/10
 const FARM: u32 = 0xC612_0000; // 198.18.0.0/15
 const CRAWLER: u32 = 0xCB00_7107; // 203.0.113.7
 
-/// Share of sessions on a phone, behind one of few addresses that many share.
+/// Share of sessions on a phone, behind an address that many share.
 const MOBILE_SHARE: f64 = 0.25;
 const CARRIER_ADDRESSES: u64 = 2_048;
-/// Neighbours in number share a home.
+/// People with consecutive numbers share a home address.
 const PEOPLE_PER_HOME: u64 = 3;
 
-/// Where a click comes from and what it is on.
+/// A visitor and the ad that was clicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hit {
     pub(super) visitor: Visitor,
     pub(super) ad: u32,
 }
 
+/// Address and user number of a visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Visitor {
     pub(super) ip: u32,
@@ -39,30 +40,30 @@ pub(super) struct People {
 
 impl People {
     pub(super) fn new(options: &TrafficOptions, random: &mut Random) -> Self {
-        let wanted = options.rate_per_second * aim::PEOPLE * aim::SESSION_GAP_MS as f64 / 1e3;
-        let open = (wanted as u64).clamp(16, aim::MOST_SESSIONS);
-        let sessions = (0..open).map(|_| someone(options.people, random)).collect();
+        let expected = options.rate_per_second * targets::PEOPLE * targets::SESSION_GAP_MS as f64 / 1e3;
+        let sessions = (expected as u64).clamp(16, targets::MAX_SESSIONS);
+        let sessions = (0..sessions).map(|_| random_visitor(options.people, random)).collect();
         Self { population: options.people, sessions }
     }
 
-    /// One of the open sessions clicks; perhaps it ends with that and another begins.
+    /// A click of a random open session; the session may end with it and be replaced by a new one.
     pub(super) fn click(&mut self, catalog: &Catalog, random: &mut Random) -> Hit {
         let open = random.below(self.sessions.len() as u64) as usize;
         let visitor = self.sessions[open];
-        if random.below(aim::SESSION_CLICKS) == 0 {
-            self.sessions[open] = someone(self.population, random);
+        if random.below(targets::SESSION_CLICKS) == 0 {
+            self.sessions[open] = random_visitor(self.population, random);
         }
         Hit { visitor, ad: catalog.popular_ad(random) }
     }
 
-    /// Someone outside all sessions, drawn by the news of one campaign.
-    pub(super) fn join(&self, campaign: u32, catalog: &Catalog, random: &mut Random) -> Hit {
-        Hit { visitor: someone(self.population, random), ad: catalog.popular_ad_of(campaign, random) }
+    /// A click of a flash crowd on one campaign, outside all sessions.
+    pub(super) fn crowd_click(&self, campaign: u32, catalog: &Catalog, random: &mut Random) -> Hit {
+        Hit { visitor: random_visitor(self.population, random), ad: catalog.popular_ad_of(campaign, random) }
     }
 }
 
-/// Regulars have low numbers: a tenth of all sessions belongs to a hundredth of the people.
-fn someone(population: u32, random: &mut Random) -> Visitor {
+/// A visitor with a skew towards low numbers: a tenth of all sessions belongs to a hundredth of the people.
+fn random_visitor(population: u32, random: &mut Random) -> Visitor {
     let unit = random.unit();
     let user = (unit * unit * f64::from(population)) as u32;
     let ip = if chance(random, MOBILE_SHARE) {
@@ -73,34 +74,39 @@ fn someone(population: u32, random: &mut Random) -> Visitor {
     Visitor { ip, user }
 }
 
-/// Few addresses, many users, the same (ip, ad, user) over and over: round after round through one list.
+/// The click farm: repeats a fixed list of (ip, ad, user) from few addresses.
 #[derive(Debug, Clone)]
 pub(super) struct Farm {
     first_user: u32,
     salt: u64,
-    list: u64,
+    list_length: u64,
     next: u64,
 }
 
 impl Farm {
     pub(super) fn new(options: &TrafficOptions, random: &mut Random) -> Self {
-        let wanted = options.rate_per_second * aim::FARM * options.farm_interval_ms as f64 / 1e3;
-        Self { first_user: options.people, salt: random.next_u64(), list: (wanted as u64).clamp(1, 1 << 30), next: 0 }
+        let expected = options.rate_per_second * targets::FARM * options.farm_interval_ms as f64 / 1e3;
+        Self {
+            first_user: options.people,
+            salt: random.next_u64(),
+            list_length: (expected as u64).clamp(1, 1 << 30),
+            next: 0,
+        }
     }
 
     pub(super) fn click(&mut self, catalog: &Catalog) -> Hit {
         let number = self.next;
-        self.next = (number + 1) % self.list;
+        self.next = (number + 1) % self.list_length;
         let mut random = Random::new(mix(self.salt ^ number));
-        // The farm was hired against the largest campaigns.
-        let targets = aim::FARM_CAMPAIGNS.min(u64::from(catalog.campaigns()));
-        let ip = FARM + random.below(aim::FARM_ADDRESSES) as u32;
+        // The farm targets the largest campaigns.
+        let targets = targets::FARM_CAMPAIGNS.min(u64::from(catalog.campaigns()));
+        let ip = FARM + random.below(targets::FARM_ADDRESSES) as u32;
         let ad = catalog.popular_ad_of(random.below(targets) as u32, &mut random);
         Hit { visitor: Visitor { ip, user: self.first_user + number as u32 }, ad }
     }
 }
 
-/// Walks all ads in order, from one address.
+/// The crawler: visits all ads in order, from one address.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Crawler {
     next: u32,
