@@ -1,9 +1,9 @@
-//! The timing filter beside a plain Bloom filter and an exact map with expiry, in one run.
+//! The timing filter against a plain Bloom filter and an exact map with expiry, in one run.
 //!
 //! `cargo bench --bench timing` prints the races; `cargo bench --bench timing -- --criterion` measures with criterion.
-//! "Hashed" peers start from a fingerprint that was made at the edge, as a shard does; "from bytes" peers hash the item
-//! themselves, both with a keyed SipHash-1-3. Our side touches a batch of 64 lines before it works on them: the plain
-//! filter's crate offers no such call. Our memory is madvised to huge pages, as the product's is.
+//! "Hashed" contestants start from a fingerprint, as a shard does; "from bytes" contestants hash the item with a keyed
+//! SipHash-1-3. The timing filter prefetches batches of 64 lines, for which the plain filter's crate has no call, and its
+//! memory is in huge pages, as in production.
 
 use std::collections::{HashMap, VecDeque};
 use std::hint::black_box;
@@ -25,7 +25,7 @@ use support::{Peer, race};
 
 const WINDOW_MS: u64 = 3_600_000;
 const BATCH: usize = 64;
-/// A stream of which about half the arrivals repeat an item of the same pass.
+/// A stream in which about half of the arrivals repeat an item of the same pass.
 struct Stream {
     items: Vec<Fingerprint>,
     bytes: Vec<[u8; 24]>,
@@ -46,11 +46,11 @@ fn item_bytes(number: u64) -> [u8; 24] {
     bytes
 }
 
-/// The time of each arrival and the salt of each pass: both run on from pass to pass.
+/// The time of each arrival and the salt of each pass; both continue from pass to pass.
 struct Clock {
     start: u64,
     arrivals: u64,
-    /// Milliseconds an arrival, in parts of 2^32.
+    /// Milliseconds per arrival, in units of 2^-32.
     step: u64,
     pass: u64,
 }
@@ -137,14 +137,14 @@ fn salted_bytes(bytes: &[u8; 24], salt: [u8; 8]) -> [u8; 24] {
     salted
 }
 
-/// A plain filter never forgets: it is emptied once a window, so that it holds what ours holds.
-struct Plain {
+/// A plain filter never forgets: it is cleared once per window, so that it holds as many items.
+struct PlainFilter {
     filter: BloomFilter,
     clock: Clock,
     passes_per_window: u64,
 }
 
-impl Plain {
+impl PlainFilter {
     fn next_pass(&mut self) -> Fingerprint {
         if self.clock.pass.is_multiple_of(self.passes_per_window) {
             self.filter.clear();
@@ -171,7 +171,7 @@ impl Plain {
     }
 }
 
-/// Exact answers: a map of last sightings and a queue of what will expire.
+/// Exact answers: a map of last sightings and a queue of expiries.
 #[derive(Default)]
 struct ExactMap {
     last: HashMap<u128, i64>,
@@ -196,7 +196,7 @@ impl ExactMap {
     }
 
     fn memory_bytes(&self) -> usize {
-        // hashbrown: 16/7 slots for each entry at most, 8/7 at least, of 32 bytes and a control byte.
+        // hashbrown: between 8/7 and 16/7 slots per entry, of 32 bytes and a control byte.
         let slots = (self.last.capacity() * 8 / 7).next_power_of_two();
         slots * (32 + 1) + self.queue.capacity() * 32
     }
@@ -210,7 +210,7 @@ fn constant(arrivals_per_window: u64) -> PriorSpec {
     PriorSpec::Constant(ArrivalShare::new(1.0 / arrivals_per_window as f64).unwrap())
 }
 
-/// As many as fill the memory with 16 bits for each distinct item: two arrivals in three are one.
+/// Arrivals that leave 16 bits per distinct item; two of three arrivals are distinct.
 fn arrivals_per_window(memory: u64) -> u64 {
     memory * 8 / 16 * 3 / 2
 }
@@ -219,8 +219,8 @@ fn learned() -> PriorSpec {
     PriorSpec::Learned(ReuseSpec::new(WINDOW_MS, 2048).unwrap())
 }
 
-/// How large, how many arrivals in a pass of ours and of the exact map, and how often.
-struct Course {
+/// One race: memory, arrivals per pass (of the filters, and of the exact map), and rounds.
+struct RaceSpec {
     title: &'static str,
     rounds: u32,
     memory: u64,
@@ -228,15 +228,15 @@ struct Course {
     map_arrivals: usize,
 }
 
-fn observations(course: &Course) {
-    let &Course { title, rounds, memory, arrivals, map_arrivals } = course;
+fn observations(race_spec: &RaceSpec) {
+    let &RaceSpec { title, rounds, memory, arrivals, map_arrivals } = race_spec;
     let (stream, map_stream) = (stream(arrivals), self::stream(map_arrivals));
     let operations = arrivals as u64;
     let key = HashKey::new([9; 16]);
     let bits = memory as usize * 8;
     let per_window = arrivals_per_window(memory);
     let passes_per_window = (per_window / operations).max(1);
-    let plain = |filter| Plain { filter, clock: Clock::new(per_window), passes_per_window };
+    let plain = |filter| PlainFilter { filter, clock: Clock::new(per_window), passes_per_window };
     let mut own_choice = plain(BloomFilter::with_num_bits(bits).expected_items(bits / 16));
     let mut four_hashes = plain(BloomFilter::with_num_bits(bits).hashes(4));
     let mut plain_bytes = plain(BloomFilter::with_num_bits(bits).expected_items(bits / 16));
@@ -300,32 +300,32 @@ fn posterior_alone() {
     let share = ArrivalShare::new(1e-5).unwrap();
     let now = clock.now_ms();
     let penalties = penalties();
-    let evidence = |item, reading| filter.likelihood(item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter);
-    let evidences: Vec<AgeLikelihood> = readings.iter().map(|(item, reading)| evidence(*item, reading)).collect();
+    let likelihood = |item, reading| filter.likelihood(item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter);
+    let likelihoods: Vec<AgeLikelihood> = readings.iter().map(|(item, reading)| likelihood(*item, reading)).collect();
     let window = filter.window_in(AgeUnit::Arrivals, now, WINDOW_MS);
     let operations = readings.len() as u64;
     race(
         "posterior alone",
         20,
         vec![
-            Peer::new("P_in and P_out from evidence", operations, || {
-                for &evidence in &evidences {
-                    black_box(Posterior::new(evidence, AgePrior::Geometric(share)).within(window));
+            Peer::new("P_in and P_out from likelihood", operations, || {
+                for &likelihood in &likelihoods {
+                    black_box(Posterior::new(likelihood, AgePrior::Geometric(share)).within(window));
                 }
             }),
-            Peer::new("evidence, posterior and decision of a reading", operations, || {
+            Peer::new("likelihood, posterior and decision of a reading", operations, || {
                 for (item, reading) in &readings {
-                    let evidence = filter.likelihood(*item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter);
+                    let likelihood = filter.likelihood(*item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter);
                     let window = filter.window_in(AgeUnit::Arrivals, now, WINDOW_MS);
-                    let belief = Posterior::new(evidence, AgePrior::Geometric(share)).within(window);
+                    let belief = Posterior::new(likelihood, AgePrior::Geometric(share)).within(window);
                     black_box(penalties.decide(&belief));
                 }
             }),
             Peer::new("the same with the likelihood of the line", operations, || {
                 for (item, reading) in &readings {
-                    let evidence = filter.likelihood(*item, reading, AgeUnit::Arrivals, LikelihoodScope::Line);
+                    let likelihood = filter.likelihood(*item, reading, AgeUnit::Arrivals, LikelihoodScope::Line);
                     let window = filter.window_in(AgeUnit::Arrivals, now, WINDOW_MS);
-                    let belief = Posterior::new(evidence, AgePrior::Geometric(share)).within(window);
+                    let belief = Posterior::new(likelihood, AgePrior::Geometric(share)).within(window);
                     black_box(penalties.decide(&belief));
                 }
             }),
@@ -348,7 +348,7 @@ fn main() {
         return;
     }
     posterior_alone();
-    observations(&Course {
+    observations(&RaceSpec {
         title: "in cache: 512 KiB",
         rounds: 60,
         memory: 512 << 10,
@@ -356,6 +356,12 @@ fn main() {
         map_arrivals: 1 << 16,
     });
     if std::env::var_os("EBB_SMALL").is_none() {
-        observations(&Course { title: "1 GiB", rounds: 6, memory: 1 << 30, arrivals: 1 << 20, map_arrivals: 1 << 20 });
+        observations(&RaceSpec {
+            title: "1 GiB",
+            rounds: 6,
+            memory: 1 << 30,
+            arrivals: 1 << 20,
+            map_arrivals: 1 << 20,
+        });
     }
 }

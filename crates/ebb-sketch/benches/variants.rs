@@ -1,6 +1,6 @@
-//! Fading filters and decayed counts beside a plain Bloom filter's check and insert, one core, in one run.
+//! Stable filters and decayed counts against a plain Bloom filter's check and insert, on one core, in one run.
 //!
-//! All start from the item's bytes, so hashing is part of every figure. `cargo bench --bench variants`.
+//! All start from the item's bytes, so hashing is included. `cargo bench --bench variants`.
 
 mod support;
 
@@ -21,7 +21,7 @@ use ebb_sketch::random::Random;
 use support::{Peer, race};
 
 const ITEMS: usize = 1 << 20;
-/// Short rounds, many of them: the best is then one that no neighbour on the machine has disturbed.
+/// Many short rounds, so that the best one is undisturbed by other processes.
 const OPERATIONS: usize = 1 << 15;
 const ROUNDS: u32 = 128;
 const TOP: u8 = 7;
@@ -34,7 +34,7 @@ const RULES: [(&str, ImportanceRule); 5] = [
     ("importance-h (literal)", ImportanceRule::HarmonicLiteral),
 ];
 
-/// Items of 24 bytes; a third of them come again.
+/// Items of 24 bytes, a third of which repeat.
 fn items() -> Vec<[u8; 24]> {
     let mut random = Random::new(1);
     let mut items: Vec<[u8; 24]> = Vec::with_capacity(ITEMS);
@@ -52,7 +52,7 @@ fn fresh(random: &mut Random) -> [u8; 24] {
     item
 }
 
-/// The stream in pieces of one round each, from its beginning again after its end.
+/// The stream in pieces of one round each, cyclically.
 fn rounds(items: &[[u8; 24]]) -> impl Iterator<Item = &[[u8; 24]]> {
     items.chunks_exact(OPERATIONS).cycle()
 }
@@ -77,7 +77,7 @@ fn classic<'a>(bytes: u64, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> 
     })
 }
 
-fn fading<'a>(bytes: u64, which: usize, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
+fn stable<'a>(bytes: u64, which: usize, items: &'a [[u8; 24]], key: &'a HashKey) -> Peer<'a> {
     let (name, rule) = RULES[which];
     let size = CellLayout::in_memory(bytes).expect("room");
     let mut filter = StableFilter::new(StableSpec::new(size, 5, 10, TOP, rule).expect("valid"));
@@ -94,19 +94,19 @@ fn fading<'a>(bytes: u64, which: usize, items: &'a [[u8; 24]], key: &'a HashKey)
 fn races(items: &[[u8; 24]], key: &HashKey) {
     for (title, bytes) in [("256 KiB, in cache", 256 << 10), ("64 MiB, out of cache", 64u64 << 20)] {
         let mut peers = vec![plain(bytes, items), classic(bytes, items, key)];
-        // The lists of the literal reading take sixteen times the cells: kept to the small size.
+        // The lists of the literal rule take sixteen times the memory of the cells, so only the small size runs it.
         let rules = if bytes > 1 << 20 { RULES.len() - 1 } else { RULES.len() };
-        peers.extend((0..rules).map(|which| fading(bytes, which, items, key)));
+        peers.extend((0..rules).map(|which| stable(bytes, which, items, key)));
         let ns = race(&format!("dedup variants, K = 5, P = 10, M = 7, {title}"), ROUNDS, peers);
         let slowest = ns[2..6].iter().copied().fold(0.0, f64::max);
-        println!("  slowest of stable, 2c, mc, h: {:.2} M/s (wanted: more than 3)", 1e3 / slowest);
+        println!("  slowest of stable, 2c, mc, h: {:.2} M/s (target: more than 3)", 1e3 / slowest);
     }
     for (title, bytes) in [("256 KiB, in cache", 256u64 << 10), ("16 MiB", 16 << 20)] {
         let mut peers = vec![plain(bytes, items)];
         peers.extend(frequencies(bytes).into_iter().map(|(name, spec)| counting(name, spec, items, key)));
         peers.push(asking("forward, anywhere, add and estimate", frequencies(bytes).swap_remove(0).1, items, key));
         let ns = race(&format!("frequency, add, 4 cells an item, {title}"), ROUNDS, peers);
-        println!("  forward: {:.2} M/s (wanted: more than 5)", 1e3 / ns[1]);
+        println!("  forward: {:.2} M/s (target: more than 5)", 1e3 / ns[1]);
     }
 }
 
@@ -116,7 +116,7 @@ fn frequencies(bytes: u64) -> Vec<(&'static str, FrequencySpec)> {
     let lines = CellLayout::in_memory(bytes).expect("room");
     let form = DigitSpec { digit_bits: 4, fraction_bits: 0, pool: (bytes / 8) as u32, carry: Carry::Each };
     let all = DigitSpec { carry: Carry::All, ..form };
-    // A third of the memory is left to the pool and its table.
+    // A third of the memory is for the pool and its table.
     let digits = CellLayout::Spread(bytes * 2 / 3);
     vec![
         (
@@ -134,7 +134,7 @@ fn counting<'a>(name: &'static str, spec: FrequencySpec, items: &'a [[u8; 24]], 
     let (mut counts, mut now_ms, mut rounds) = (FrequencyFilter::new(spec), 0, rounds(items));
     Peer::new(name, OPERATIONS as u64, move || {
         for item in rounds.next().into_iter().flatten() {
-            // A thousand observations a second of event time.
+            // A thousand observations per second of event time.
             now_ms += 1;
             counts.add(key.fingerprint(item), now_ms);
         }
@@ -160,7 +160,7 @@ fn recorded(items: &[[u8; 24]], key: &HashKey) {
         .measurement_time(std::time::Duration::from_secs(1))
         .configure_from_args();
     for which in 0..RULES.len() {
-        let mut peer = fading(256 << 10, which, items, key);
+        let mut peer = stable(256 << 10, which, items, key);
         criterion.bench_function(&format!("variants/{} x32Ki", peer.name), |bencher| bencher.iter(&mut peer.run));
     }
     let (name, spec) = frequencies(16 << 20).swap_remove(0);

@@ -1,4 +1,4 @@
-//! Stated chances come true: on event time with blocks of very different sizes, with late events, in both modes.
+//! Stated probabilities come true: on event time, with blocks of very different load, and with late events.
 
 use ebb_sketch::filter::belief::ArrivalShare;
 use ebb_sketch::filter::inference::prior::ReuseSpec;
@@ -22,7 +22,7 @@ fn spec() -> TimingSpec {
     TimingSpec::new(clock, CellLayout::Spread(6000), 4, 3).unwrap()
 }
 
-/// Events of `blocks` ticks that hold 20, 100 or 1500 each, in order of arrival; `late` of a hundred come up to 3 s late.
+/// Events of `blocks` ticks with 20, 100 or 1500 events each, in order of arrival; `late` percent are up to 3 s late.
 fn events(blocks: u64, late: u64) -> Vec<(u64, i64)> {
     let mut random = Random::new(5);
     let mut arriving = Vec::new();
@@ -37,7 +37,7 @@ fn events(blocks: u64, late: u64) -> Vec<(u64, i64)> {
     arriving.into_iter().map(|(_, number, time)| (number, time)).collect()
 }
 
-/// Mean distance between chance and truth over twenty bins, of events that arrive in time.
+/// Mean difference between probability and frequency over twenty bins, for events that arrive in time.
 fn calibration_error(filter: &mut InferentialFilter, events: &[(u64, i64)]) -> f64 {
     let mut last = vec![i64::MIN / 2; ITEMS as usize];
     let (mut predicted, mut came_true, mut count) = ([0.0; 20], [0.0; 20], 0.0);
@@ -48,9 +48,9 @@ fn calibration_error(filter: &mut InferentialFilter, events: &[(u64, i64)]) -> f
         let question = Question::new(item(number), time, WINDOW_MS);
         let reading = filter.filter().read(question.item);
         if time == now && index > events.len() / 4 && filter.filter().standard_answer(&reading, time, WINDOW_MS) {
-            let chance = filter.belief(&question, &reading).inside;
-            let bin = ((chance * 20.0) as usize).min(19);
-            predicted[bin] += chance;
+            let probability = filter.belief(&question, &reading).inside;
+            let bin = ((probability * 20.0) as usize).min(19);
+            predicted[bin] += probability;
             came_true[bin] += f64::from(u8::from(time - last[number as usize] < WINDOW_MS as i64));
             count += 1.0;
         }
@@ -61,7 +61,7 @@ fn calibration_error(filter: &mut InferentialFilter, events: &[(u64, i64)]) -> f
 }
 
 #[test]
-fn chances_come_true_when_blocks_differ_in_size_and_events_are_late() {
+fn probabilities_come_true_with_uneven_blocks_and_late_events() {
     let share = PriorSpec::Constant(ArrivalShare::new(1.0 / ITEMS as f64).unwrap());
     for late in [0, 20] {
         let events = events(300, late);
@@ -72,7 +72,7 @@ fn chances_come_true_when_blocks_differ_in_size_and_events_are_late() {
 }
 
 #[test]
-fn learned_chances_come_true_on_a_steady_stream() {
+fn learned_probabilities_come_true_on_a_steady_stream() {
     let mut random = Random::new(6);
     let events: Vec<(u64, i64)> = (0..120_000).map(|at| (random.below(ITEMS), at * 3)).collect();
     let learned = PriorSpec::Learned(ReuseSpec::new(WINDOW_MS, 1024).unwrap());
@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn hostile_times_and_windows_never_panic(
+    fn extreme_times_and_windows_never_panic(
         times in prop::collection::vec((any::<i64>(), any::<u64>(), 0u64..40), 1..60),
         edge: bool,
         first: bool,
@@ -98,9 +98,9 @@ proptest! {
             let question = Question::new(item(number), time, window);
             filter.advance(time.saturating_sub(1));
             filter.observe(&question);
-            let shared = Question { share: ArrivalShare::new(1e-15).ok(), frequency: Some(f64::NAN), ..question };
-            filter.observe(&shared);
-            let explanation = filter.explain(&shared);
+            let with_share = Question { share: ArrivalShare::new(1e-15).ok(), frequency: Some(f64::NAN), ..question };
+            filter.observe(&with_share);
+            let explanation = filter.explain(&with_share);
             prop_assert!(explanation.belief.inside.is_finite() && explanation.expected_age.is_finite());
         }
         let bytes = filter.encode();

@@ -1,4 +1,4 @@
-//! Posterior, priors, calibration and decisions over the timing filter: what must hold whatever the stream.
+//! Posterior, priors, calibration and decisions over the timing filter.
 
 use ebb_sketch::filter::belief::ArrivalShare;
 use ebb_sketch::filter::inference::calibration::{Calibration, Outcome};
@@ -17,7 +17,7 @@ fn item(number: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
 }
 
-fn evidence() -> impl Strategy<Value = AgeLikelihood> {
+fn likelihood() -> impl Strategy<Value = AgeLikelihood> {
     (0u32..500, 0u32..300, -12.0f64..0.0).prop_map(|(from, length, exponent)| AgeLikelihood {
         from: f64::from(from),
         length: f64::from(length),
@@ -25,7 +25,7 @@ fn evidence() -> impl Strategy<Value = AgeLikelihood> {
     })
 }
 
-/// Geometric and first-seen priors over shares from 1e-12 to 0.5, and one learned from a stream.
+/// Runs a check under a geometric, a first-seen and a learned prior.
 fn with_priors(p: f64, window: f64, mut check: impl FnMut(AgePrior<'_>)) {
     let share = ArrivalShare::new(p).unwrap();
     check(AgePrior::Geometric(share));
@@ -33,7 +33,7 @@ fn with_priors(p: f64, window: f64, mut check: impl FnMut(AgePrior<'_>)) {
     check(AgePrior::Learned(learned_prior().curve(None)));
 }
 
-/// Ages up to 700 in a window of 100, and one item in four never seen before.
+/// A prior with ages up to 700 for a window of 100, where one sighting in four is the first.
 fn learned_prior() -> ReusePrior {
     let mut prior = ReusePrior::new(ReuseSpec::new(100, 64).unwrap());
     let mut random = Random::new(3);
@@ -48,52 +48,52 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn beliefs_sum_to_one_and_grow_with_the_window(evidence in evidence(), exponent in -12.0f64..-0.3, w in 0u32..2000) {
+    fn beliefs_sum_to_one_and_grow_with_the_window(likelihood in likelihood(), exponent in -12.0f64..-0.3, w in 0u32..2000) {
         let (p, window) = (10f64.powf(exponent), f64::from(w));
         with_priors(p, 400.0, |prior| {
-            let posterior = Posterior::new(evidence, prior);
+            let posterior = Posterior::new(likelihood, prior);
             let (belief, wider) = (posterior.within(window), posterior.within(window + 1.0));
             assert!((belief.inside + belief.outside - 1.0).abs() < 1e-12, "{belief:?}");
             assert!(wider.inside >= belief.inside * (1.0 - 1e-12), "{belief:?} {wider:?}");
-            assert!(window > evidence.from || belief.inside == 0.0);
+            assert!(window > likelihood.from || belief.inside == 0.0);
         });
     }
 
     #[test]
-    fn belief_grows_with_the_share_and_falls_with_others(evidence in evidence(), exponent in -12.0f64..-0.6, w in 0u32..2000) {
+    fn belief_grows_with_the_share_and_falls_with_collisions(likelihood in likelihood(), exponent in -12.0f64..-0.6, w in 0u32..2000) {
         let (p, window) = (10f64.powf(exponent), f64::from(w));
-        let inside = |evidence, p| {
-            Posterior::new(evidence, AgePrior::Geometric(ArrivalShare::new(p).unwrap())).within(window).inside
+        let inside = |likelihood, p| {
+            Posterior::new(likelihood, AgePrior::Geometric(ArrivalShare::new(p).unwrap())).within(window).inside
         };
-        prop_assert!(inside(evidence, p * 1.3) >= inside(evidence, p) * (1.0 - 1e-12));
-        if evidence.length > 0.0 {
-            let others = AgeLikelihood { collision: (evidence.collision * 1.5).min(1.0), ..evidence };
-            prop_assert!(inside(others, p) <= inside(evidence, p) * (1.0 + 1e-12));
+        prop_assert!(inside(likelihood, p * 1.3) >= inside(likelihood, p) * (1.0 - 1e-12));
+        if likelihood.length > 0.0 {
+            let crowded = AgeLikelihood { collision: (likelihood.collision * 1.5).min(1.0), ..likelihood };
+            prop_assert!(inside(crowded, p) <= inside(likelihood, p) * (1.0 + 1e-12));
         }
     }
 
     #[test]
-    fn the_chances_of_all_ages_sum_to_one(evidence in evidence(), exponent in -2.0f64..-0.5) {
+    fn probabilities_of_all_ages_sum_to_one(likelihood in likelihood(), exponent in -2.0f64..-0.5) {
         with_priors(10f64.powf(exponent), 50.0, |prior| {
-            let posterior = Posterior::new(evidence, prior);
+            let posterior = Posterior::new(likelihood, prior);
             let ages: f64 = (0..3000).map(|age| posterior.at_age(f64::from(age))).sum();
             let rest = posterior.between(3000.0, f64::INFINITY);
             assert!((ages + rest - 1.0).abs() < 1e-9, "{ages} + {rest}");
-            let beyond = posterior.between(evidence.from + evidence.length, f64::INFINITY);
+            let beyond = posterior.between(likelihood.from + likelihood.length, f64::INFINITY);
             assert!((posterior.in_block() + beyond - 1.0).abs() < 1e-12);
         });
     }
 
     #[test]
-    fn the_expected_age_is_the_mean_of_the_chances(evidence in evidence(), exponent in -1.7f64..-0.5) {
+    fn the_expected_age_is_the_mean_of_the_distribution(likelihood in likelihood(), exponent in -1.7f64..-0.5) {
         with_priors(10f64.powf(exponent), 50.0, |prior| {
-            let posterior = Posterior::new(evidence, prior);
+            let posterior = Posterior::new(likelihood, prior);
             let (mut weight, mut sum) = (0.0, 0.0);
             for age in 0..4000 {
-                let chance = posterior.at_age(f64::from(age));
-                (weight, sum) = (weight + chance, sum + chance * f64::from(age));
+                let probability = posterior.at_age(f64::from(age));
+                (weight, sum) = (weight + probability, sum + probability * f64::from(age));
             }
-            // Learned ages are spread evenly over each unit of age, so that their mean lies half a unit higher.
+            // Learned ages are uniform within each unit, so their mean is half a unit higher.
             let half = if let AgePrior::Learned(_) = prior { 0.5 } else { 0.0 };
             if weight > 1e-6 {
                 let mean = sum / weight + half;
@@ -105,7 +105,7 @@ proptest! {
 }
 
 #[test]
-fn shares_and_penalties_outside_their_range_are_refused_with_the_nearest() {
+fn invalid_shares_and_penalties_report_the_nearest_valid_value() {
     for bad in [0.0, -1.0, 1.0, 2.0, f64::NAN, f64::INFINITY] {
         let nearest = ArrivalShare::new(bad).unwrap_err().nearest;
         assert!(ArrivalShare::new(nearest).is_ok(), "{bad}: {nearest}");
@@ -126,7 +126,7 @@ fn learned(window: u64) -> PriorSpec {
     PriorSpec::Learned(ReuseSpec::new(window, 512).unwrap())
 }
 
-/// Uniform arrivals of 3000 items, with the truth: arrivals since the item was last inserted.
+/// Uniform arrivals, with the number of arrivals since each item was last inserted.
 struct Arrivals {
     random: Random,
     last: Vec<Option<u64>>,
@@ -138,7 +138,7 @@ impl Arrivals {
         Self { random: Random::new(11), last: vec![None; items], at: 0 }
     }
 
-    /// (item, age of its last insert).
+    /// The next item, and the age of its last insert.
     fn next(&mut self) -> (u64, Option<u64>) {
         let number = self.random.below(self.last.len() as u64);
         let age = self.last[number as usize].map(|last| self.at - 1 - last);
@@ -151,7 +151,7 @@ impl Arrivals {
     }
 }
 
-/// Penalty a query of (the filter's decision, the standard answer), after a warm-up.
+/// Total penalty of the filter's decisions and of its standard answers, after a warm-up.
 fn penalties_of(filter: &mut InferentialFilter, seen: Seen, window: u64) -> (f64, f64) {
     let mut arrivals = Arrivals::new(3000);
     let (mut decided, mut standard, mut cost) = (0.0, 0.0, Random::new(4));
@@ -180,7 +180,7 @@ fn penalties_of(filter: &mut InferentialFilter, seen: Seen, window: u64) -> (f64
 }
 
 #[test]
-fn decisions_cost_less_than_the_standard_answer_with_every_prior_and_in_both_modes() {
+fn decisions_cost_less_than_the_standard_answer() {
     let constant = PriorSpec::Constant(ArrivalShare::new(1.0 / 3000.0).unwrap());
     for (seen, prior) in
         [(Seen::Last, constant), (Seen::Last, learned(2000)), (Seen::First, constant), (Seen::First, learned(2000))]
@@ -193,7 +193,7 @@ fn decisions_cost_less_than_the_standard_answer_with_every_prior_and_in_both_mod
 }
 
 #[test]
-fn without_penalties_the_answer_is_the_standard_one() {
+fn questions_without_penalties_get_the_standard_answer() {
     let mut filter = InferentialFilter::new(spec(100, 10, 4), Seen::Last, learned(100)).unwrap();
     let question = Question::new(item(1), 0, 100);
     assert_eq!(
@@ -201,12 +201,12 @@ fn without_penalties_the_answer_is_the_standard_one() {
         Some((false, Basis::Standard))
     );
     assert_eq!(filter.observe(&question).map(|answer| (answer.duplicate, answer.basis)), Some((true, Basis::Standard)));
-    let asked = filter.ask(&question.with_penalties(Penalties::new(1.0, 1.0).unwrap()));
-    assert_eq!((asked.duplicate, asked.basis, asked.belief), (true, Basis::Learning, None));
+    let answer = filter.ask(&question.with_penalties(Penalties::new(1.0, 1.0).unwrap()));
+    assert_eq!((answer.duplicate, answer.basis, answer.belief), (true, Basis::Learning, None));
 }
 
 #[test]
-fn an_expired_item_is_unique_unless_a_false_duplicate_costs_nothing() {
+fn an_expired_item_is_unique_unless_false_duplicates_are_free() {
     let constant = PriorSpec::Constant(ArrivalShare::new(0.01).unwrap());
     let filter = InferentialFilter::new(spec(100, 10, 4), Seen::Last, constant).unwrap();
     let ask = |false_duplicate, missed| {
@@ -218,7 +218,7 @@ fn an_expired_item_is_unique_unless_a_false_duplicate_costs_nothing() {
 }
 
 #[test]
-fn first_seen_measures_the_window_from_the_accepted_arrival() {
+fn seen_first_measures_the_window_from_the_accepted_arrival() {
     let observe = |seen| {
         let constant = PriorSpec::Constant(ArrivalShare::new(0.01).unwrap());
         let time = ClockSpec::Time { window_ms: 1000, lateness_ms: 0, tick_ms: 100 };
@@ -232,23 +232,23 @@ fn first_seen_measures_the_window_from_the_accepted_arrival() {
 }
 
 #[test]
-fn chances_that_do_not_come_true_lose_trust_and_regain_it() {
+fn wrong_predictions_lose_trust_and_regain_it() {
     let mut calibration = Calibration::default();
     (0..255).for_each(|_| calibration.record(0.9, Outcome::Outside));
-    assert!(calibration.is_trusted(), "too few to judge");
+    assert!(calibration.is_trusted(), "too few to evaluate");
     calibration.record(0.9, Outcome::Outside);
     assert!(!calibration.is_trusted());
     assert_eq!(Calibration::decode(&calibration.encode()), Ok(calibration.clone()));
     calibration.fade(1);
-    assert!(calibration.is_trusted(), "half of the record is too little to judge");
+    assert!(calibration.is_trusted(), "half of the record is too little to evaluate");
     (0..4000).for_each(|n| calibration.record(0.9, if n % 10 == 0 { Outcome::Outside } else { Outcome::Inside }));
     assert!(calibration.is_trusted(), "{:?}", calibration.bins());
 }
 
 #[test]
-fn when_the_stream_turns_against_the_prior_the_standard_answer_is_given_and_said_so() {
-    // Every item came twice, 551 arrivals apart; then none comes again. In a crowded filter most look as if they did, and
-    // what was learned calls that even odds until it has faded.
+fn a_changed_stream_falls_back_to_the_standard_answer() {
+    // First every item appears twice, 551 arrivals apart; then no item repeats. In a crowded filter most items still read as
+    // repeats, and the learned prior supports that until it has decayed.
     let prior = PriorSpec::Learned(ReuseSpec::new(1000, 1 << 14).unwrap());
     let mut filter = InferentialFilter::new(spec(1000, 100, 8), Seen::Last, prior).unwrap();
     let penalties = Penalties::new(3.0, 2.0).unwrap();
@@ -261,12 +261,12 @@ fn when_the_stream_turns_against_the_prior_the_standard_answer_is_given_and_said
     }
     assert_eq!(bases[0], Basis::Learning);
     assert_eq!(bases[19_999], Basis::Posterior);
-    assert!(bases[20_000..].contains(&Basis::Miscalibrated), "the guard never spoke");
-    assert_eq!(bases[79_999], Basis::Posterior, "trust returns when the new ways are learned");
+    assert!(bases[20_000..].contains(&Basis::Miscalibrated), "the calibration guard never triggered");
+    assert_eq!(bases[79_999], Basis::Posterior, "trust returns once the new pattern is learned");
 }
 
 #[test]
-fn a_decoded_inferential_filter_continues_like_the_one_that_was_encoded() {
+fn a_decoded_inferential_filter_continues_like_the_encoded_one() {
     for (seen, prior) in [(Seen::Last, learned(500)), (Seen::First, learned(500))] {
         let mut filter = InferentialFilter::new(spec(500, 50, 12), seen, prior).unwrap();
         let mut twin = filter.clone();
@@ -290,20 +290,20 @@ fn a_decoded_inferential_filter_continues_like_the_one_that_was_encoded() {
 }
 
 #[test]
-fn the_sample_stays_within_its_bound_and_forgets() {
+fn the_sample_is_bounded_and_expires() {
     let mut prior = ReusePrior::new(ReuseSpec::new(1000, 64).unwrap());
     for at in 0..100_000i64 {
         prior.advance(at);
         prior.record_insert(item(at as u64), at);
         assert!(prior.tracked() <= 64, "at {at}");
     }
-    assert!(prior.tracked() > 8, "the sample still follows some");
+    assert!(prior.tracked() > 8, "some items are still tracked");
     prior.advance(200_000);
     assert_eq!(prior.tracked(), 0, "all are beyond the horizon");
 }
 
 #[test]
-fn early_sightings_of_a_wider_sample_weigh_no_more_than_late_ones() {
+fn early_sightings_of_a_wider_sample_are_not_overweighted() {
     let mut prior = ReusePrior::new(ReuseSpec::new(4000, 256).unwrap());
     let (mut arrivals, mut never) = (Arrivals::new(4000), 0.0);
     for at in 0..24_000i64 {
@@ -319,34 +319,34 @@ fn early_sightings_of_a_wider_sample_weigh_no_more_than_late_ones() {
 }
 
 #[test]
-fn a_sample_that_was_widened_does_not_take_the_unknown_for_new() {
+fn items_added_by_widening_the_sample_are_unknown_not_new() {
     let spec = ReuseSpec::new(100, 16).unwrap();
     let mut prior = ReusePrior::new(spec);
     for at in 0..5000i64 {
         prior.advance(at);
         prior.record_insert(item(at as u64), at);
     }
-    // Nothing more arrives: at the next halvings the sample is widened again.
+    // Without arrivals, the next halvings widen the sample.
     let sampled = |prior: &ReusePrior| (0..5000).filter(|&number| prior.is_sampled(item(number))).collect::<Vec<u64>>();
     let before = sampled(&prior);
     let widened_at = (5000..9000).find(|&at| {
         prior.advance(at);
         sampled(&prior).len() > before.len()
     });
-    let widened_at = widened_at.expect("the sample is widened within some horizons");
-    let taken_in = item(*sampled(&prior).iter().find(|number| !before.contains(number)).unwrap());
+    let widened_at = widened_at.expect("the sample is widened within a few horizons");
+    let added = item(*sampled(&prior).iter().find(|number| !before.contains(number)).unwrap());
     let restored = ReusePrior::decode(spec, &prior.encode()).unwrap();
     for prior in [&prior, &restored] {
-        assert_eq!(prior.last_sighting(taken_in, widened_at), LastSighting::Unknown);
-        assert_eq!(prior.last_sighting(taken_in, widened_at + 800), LastSighting::Never);
+        assert_eq!(prior.last_sighting(added, widened_at), LastSighting::Unknown);
+        assert_eq!(prior.last_sighting(added, widened_at + 800), LastSighting::Never);
     }
 }
 
 #[test]
-fn learned_curves_are_the_ages_that_were_seen() {
+fn learned_curves_match_the_observed_ages() {
     let prior = learned_prior();
     let curve = prior.curve(None);
-    // Ages are even over 0..700, of three sightings in four; the sample has 2000.
+    // Three of four sightings have ages uniform in 0..700.
     for (age, expected) in [(0.0, 0.0), (70.0, 0.075), (350.0, 0.375), (699.0, 0.75)] {
         assert!((curve.below(age) - expected).abs() < 0.05, "F({age}) = {}", curve.below(age));
     }
@@ -355,7 +355,7 @@ fn learned_curves_are_the_ages_that_were_seen() {
 }
 
 #[test]
-fn explanations_agree_with_the_answer_and_add_up() {
+fn explanations_agree_with_the_answer() {
     let constant = PriorSpec::Constant(ArrivalShare::new(1e-3).unwrap());
     for prior in [constant, learned(1000)] {
         let mut filter = InferentialFilter::new(spec(1000, 100, 24), Seen::Last, prior).unwrap();
@@ -369,7 +369,7 @@ fn explanations_agree_with_the_answer_and_add_up() {
             let question = Question::new(item(number), 0, 1000).with_penalties(penalties);
             let explanation = filter.explain(&question);
             assert_eq!(explanation.answer, filter.ask(&question));
-            assert!(explanation.blocks.iter().all(|chance| (0.0..=1.0).contains(chance)), "{explanation:?}");
+            assert!(explanation.blocks.iter().all(|probability| (0.0..=1.0).contains(probability)), "{explanation:?}");
             let sum: f64 = explanation.blocks.iter().sum();
             assert!(sum <= 1.0 + 1e-9 && explanation.never <= 1.0 - sum + 1e-6, "{explanation:?}");
             if let (Some(age), Some(likely)) = (explanation.answer.reading.age, explanation.likely_block) {

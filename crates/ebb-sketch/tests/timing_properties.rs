@@ -1,4 +1,4 @@
-//! The promises T1 to T5 of the timing filter, against an exact memory of everything.
+//! The guarantees T1 to T5 of the timing filter, against an exact reference.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 use proptest::prelude::*;
 
-fn cases(usual: u32) -> ProptestConfig {
-    let cases = std::env::var("EBB_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+fn cases(default: u32) -> ProptestConfig {
+    let cases = std::env::var("EBB_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
@@ -19,8 +19,8 @@ fn item(number: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
 }
 
-/// Nibbles in lines are the usual shape, and have a path of their own.
-fn usual(timed: bool) -> impl Strategy<Value = TimingSpec> {
+/// The default shape, 4-bit timers in lines, which has a fast path.
+fn default_shape(timed: bool) -> impl Strategy<Value = TimingSpec> {
     (shape(timed), 1u8..=8, 1u64..=3).prop_map(|(spec, k, lines)| {
         let clock = match spec.clock() {
             ClockSpec::Time { window_ms, lateness_ms, tick_ms } => ClockSpec::Time {
@@ -61,7 +61,7 @@ struct Step {
     window: u64,
 }
 
-/// Mostly small steps, some late, rarely a gap that forgets.
+/// Mostly small steps, some late events, rarely a gap longer than the window.
 fn steps(seed: u64, spec: &TimingSpec, count: usize) -> Vec<Step> {
     let mut random = Random::new(seed);
     let (block, window) = (spec.clock().block(), spec.clock().window());
@@ -80,8 +80,8 @@ fn steps(seed: u64, spec: &TimingSpec, count: usize) -> Vec<Step> {
     (0..count).map(|_| step()).collect()
 }
 
-/// What the item's cells say, one by one.
-fn brute_reading(filter: &TimingFilter, item: Fingerprint) -> Reading {
+/// The reading, computed cell by cell.
+fn reference_reading(filter: &TimingFilter, item: Fingerprint) -> Reading {
     let live = |age: &u8| *age <= filter.spec().oldest_live_age();
     let ages: Vec<Option<u8>> =
         filter.cells_of(item).iter().map(|&cell| filter.stored_age(cell).filter(live)).collect();
@@ -90,34 +90,40 @@ fn brute_reading(filter: &TimingFilter, item: Fingerprint) -> Reading {
     Reading { age, cells: ages.len() as u8, oldest }
 }
 
-/// ArrivalShare of exactly this age among the cells of at least this age, the expired included.
-fn brute_share(filter: &TimingFilter, cells: std::ops::Range<u64>, age: u8, own: f64, lean: (f64, f64)) -> f64 {
+/// The fraction of exactly this age among the cells of at least this age, expired ones included.
+fn reference_fraction(
+    filter: &TimingFilter,
+    cells: std::ops::Range<u64>,
+    age: u8,
+    own: f64,
+    shrinkage: (f64, f64),
+) -> f64 {
     let at_least = |cell: &u64| filter.stored_age(*cell).is_none_or(|other| other >= age);
     let exactly = cells.clone().filter(|&cell| filter.stored_age(cell) == Some(age)).count() as f64;
     let at_least = cells.filter(at_least).count() as f64;
-    (exactly - own + lean.0 * lean.1) / (at_least - own + lean.0)
+    (exactly - own + shrinkage.0 * shrinkage.1) / (at_least - own + shrinkage.0)
 }
 
-/// The likelihood is what a count over all cells (or those of the line) says.
+/// The collision probability equals a count over all cells, or over those of the line.
 fn check_likelihood(filter: &TimingFilter, item: Fingerprint, reading: &Reading) {
     let Some(age) = reading.age else { return };
     let power = i32::from(reading.oldest);
-    let whole = brute_share(filter, 0..filter.spec().cells(), age, 0.0, (0.0, 0.0));
+    let whole = reference_fraction(filter, 0..filter.spec().cells(), age, 0.0, (0.0, 0.0));
     let got = filter.likelihood(item, reading, AgeUnit::Arrivals, LikelihoodScope::Filter).collision;
     assert!((got - whole.powi(power)).abs() < 1e-12, "{got} is not {}", whole.powi(power));
     if let (CellLayout::Lines(_), 4) = (filter.spec().layout(), filter.spec().timer_bits()) {
         let line = filter.cells_of(item)[0] / 128 * 128;
-        let share = brute_share(filter, line..line + 128, age, f64::from(reading.oldest), (32.0, whole));
+        let share = reference_fraction(filter, line..line + 128, age, f64::from(reading.oldest), (32.0, whole));
         let got = filter.likelihood(item, reading, AgeUnit::Arrivals, LikelihoodScope::Line).collision;
         assert!((got - share.powi(power)).abs() < 1e-12, "in the line {got} is not {}", share.powi(power));
     }
 }
 
-/// What every cell was last stamped with, by brute force.
+/// The block in which each cell was last stamped.
 #[derive(Default)]
-struct Shadow(BTreeMap<u64, i64>);
+struct ReferenceStamps(BTreeMap<u64, i64>);
 
-impl Shadow {
+impl ReferenceStamps {
     fn stamp(&mut self, filter: &TimingFilter, item: Fingerprint, block: i64) {
         for cell in filter.cells_of(item) {
             let stamped = self.0.entry(cell).or_insert(block);
@@ -161,19 +167,19 @@ impl Shadow {
     }
 }
 
-fn count_driven_run(spec: TimingSpec, seed: u64) {
+fn run_with_arrivals(spec: TimingSpec, seed: u64) {
     let mut filter = TimingFilter::new(spec).unwrap();
-    let (mut last, mut shadow) = (BTreeMap::new(), Shadow::default());
+    let (mut last, mut shadow) = (BTreeMap::new(), ReferenceStamps::default());
     let block = spec.clock().block() as i64;
     for (arrival, step) in steps(seed, &spec, 600).into_iter().enumerate() {
         let arrival = arrival as i64;
         let reading = filter.read(item(step.item));
-        assert_eq!(reading, brute_reading(&filter, item(step.item)));
+        assert_eq!(reading, reference_reading(&filter, item(step.item)));
         for window in [step.window, spec.clock().window()] {
             let seen = last.get(&step.item).is_some_and(|at| arrival - 1 - at < window as i64);
             assert!(!seen || filter.standard_answer(&reading, 0, window), "T1: window {window} at {arrival}");
         }
-        // Some arrivals are looked at and not inserted: the clock must tick all the same.
+        // Some arrivals are read but not inserted; they advance the clock all the same.
         if step.behind == 0 {
             assert!(filter.insert(item(step.item), 0));
             shadow.stamp(&filter, item(step.item), arrival / block);
@@ -188,10 +194,13 @@ fn count_driven_run(spec: TimingSpec, seed: u64) {
 }
 
 /// Runs the steps and returns the accepted inserts and the final time.
-fn time_driven_run(spec: TimingSpec, seed: u64) -> (TimingFilter, Vec<(u64, i64)>) {
-    let ClockSpec::Time { window_ms, lateness_ms, tick_ms } = spec.clock() else { unreachable!("a timed shape") };
+fn run_with_event_time(spec: TimingSpec, seed: u64) -> (TimingFilter, Vec<(u64, i64)>) {
+    let ClockSpec::Time { window_ms, lateness_ms, tick_ms } = spec.clock() else {
+        unreachable!("a shape with event time")
+    };
     let mut filter = TimingFilter::new(spec).unwrap();
-    let (mut seen, mut accepted, mut shadow) = (BTreeMap::<u64, Vec<i64>>::new(), Vec::new(), Shadow::default());
+    let (mut seen, mut accepted, mut shadow) =
+        (BTreeMap::<u64, Vec<i64>>::new(), Vec::new(), ReferenceStamps::default());
     let mut now = -50i64;
     for (index, step) in steps(seed, &spec, 500).into_iter().enumerate() {
         now += step.forward;
@@ -214,10 +223,10 @@ fn time_driven_run(spec: TimingSpec, seed: u64) -> (TimingFilter, Vec<(u64, i64)
             accepted.push((step.item, at));
         } else {
             let age = now.div_euclid(tick_ms as i64) - at.div_euclid(tick_ms as i64);
-            assert!(age > i64::from(spec.oldest_live_age()), "only what is too late is dropped");
+            assert!(age > i64::from(spec.oldest_live_age()), "only events that are too late are rejected");
         }
         filter.count_arrival(at);
-        assert_eq!(filter.read(item(step.item)), brute_reading(&filter, item(step.item)));
+        assert_eq!(filter.read(item(step.item)), reference_reading(&filter, item(step.item)));
         if index % 17 == 0 {
             check_likelihood(&filter, item(step.item), &filter.read(item(step.item)));
             shadow.check(&filter, now.div_euclid(tick_ms as i64));
@@ -235,24 +244,24 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn count_driven_filters_never_deny_what_is_in_the_window(
-        spec in prop_oneof![shape(false), usual(false)],
+    fn arrival_windows_have_no_false_negatives(
+        spec in prop_oneof![shape(false), default_shape(false)],
         seed: u64,
     ) {
-        count_driven_run(spec, seed);
+        run_with_arrivals(spec, seed);
     }
 
     #[test]
-    fn time_driven_filters_never_deny_what_is_in_the_window_late_events_included(
-        spec in prop_oneof![shape(true), usual(true)],
+    fn time_windows_have_no_false_negatives_with_late_events(
+        spec in prop_oneof![shape(true), default_shape(true)],
         seed: u64,
     ) {
-        time_driven_run(spec, seed);
+        run_with_event_time(spec, seed);
     }
 
     #[test]
     fn order_and_repetition_of_timed_events_do_not_matter(spec in shape(true), seed: u64) {
-        let (filter, accepted) = time_driven_run(spec, seed);
+        let (filter, accepted) = run_with_event_time(spec, seed);
         let mut sorted = accepted;
         sorted.sort_by_key(|&(item, time)| (time, item));
         let mut other = TimingFilter::new(spec).unwrap();
@@ -265,7 +274,7 @@ proptest! {
     }
 
     #[test]
-    fn a_decoded_filter_continues_like_the_one_that_was_encoded(
+    fn a_decoded_filter_continues_like_the_encoded_one(
         spec in prop_oneof![shape(true), shape(false)],
         seed: u64,
         cut in 0usize..300,
@@ -294,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn idle_moves_of_the_clock_do_not_show(spec in shape(true), seed: u64) {
+    fn idle_clock_advances_do_not_change_the_bytes(spec in shape(true), seed: u64) {
         let (mut filter, mut twin) = (TimingFilter::new(spec).unwrap(), TimingFilter::new(spec).unwrap());
         let mut now = 0;
         for step in steps(seed, &spec, 300) {
@@ -316,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_times_never_panic(spec in shape(true), times in prop::collection::vec(any::<i64>(), 1..40), edge: bool) {
+    fn extreme_times_never_panic(spec in shape(true), times in prop::collection::vec(any::<i64>(), 1..40), edge: bool) {
         let mut filter = TimingFilter::new(spec).unwrap();
         for time in times {
             let time = if edge { if time & 1 == 0 { i64::MIN } else { i64::MAX } } else { time };
@@ -333,7 +342,7 @@ proptest! {
 }
 
 #[test]
-fn impossible_shapes_are_refused_with_the_nearest_possible_one() {
+fn invalid_specs_report_the_nearest_valid_one() {
     let clock = |window, block| ClockSpec::Count { window, block };
     let new = |clock, layout, bits, k| TimingSpec::new(clock, layout, bits, k).unwrap_err();
     let lines = CellLayout::Lines(1);
@@ -344,9 +353,9 @@ fn impossible_shapes_are_refused_with_the_nearest_possible_one() {
     assert_eq!(new(clock(5, 6), lines, 4, 4), TimingError::WindowBelowBlock { window: 5, block: 6, nearest: 5 });
     assert_eq!(new(clock(0, 6), lines, 4, 4), TimingError::Zero("the window"));
     assert_eq!(new(clock(6, 0), lines, 4, 4), TimingError::Zero("the block"));
-    let refused = TimingError::TooManyBlocks { blocks: 14, bits: 4, max: 13, nearest: 11 };
-    assert_eq!(new(clock(140, 10), lines, 4, 4), refused);
-    assert!(TimingSpec::new(clock(140, 11), lines, 4, 4).is_ok(), "the nearest is possible");
+    let expected = TimingError::TooManyBlocks { blocks: 14, bits: 4, max: 13, nearest: 11 };
+    assert_eq!(new(clock(140, 10), lines, 4, 4), expected);
+    assert!(TimingSpec::new(clock(140, 11), lines, 4, 4).is_ok(), "the nearest is valid");
     assert_eq!(
         new(clock(10, 1), CellLayout::Lines(0), 4, 4),
         TimingError::MemoryTooSmall { requested: 0, nearest: 64 }
@@ -363,7 +372,7 @@ fn impossible_shapes_are_refused_with_the_nearest_possible_one() {
 }
 
 #[test]
-fn bytes_of_a_filter_never_change_between_releases() {
+fn state_bytes_are_stable_across_releases() {
     let spec = TimingSpec::time(60_000, 5_000, 64).unwrap();
     let mut filter = TimingFilter::new(spec).unwrap();
     for number in 0..4 {
@@ -379,7 +388,7 @@ const GOLDEN: &str = "74696d66010000e0d4038827a92a00010404010108bae5cf8b01000004
     0080000000000007000a001b2e1f08094932b4";
 
 #[test]
-fn damaged_or_foreign_bytes_are_refused() {
+fn damaged_or_mismatched_bytes_are_rejected() {
     let spec = TimingSpec::count(1000, 128).unwrap();
     let mut filter = TimingFilter::new(spec).unwrap();
     (0..50).for_each(|number| {

@@ -1,4 +1,4 @@
-//! The reference vectors of the timing filter: traces must match exactly, figures to the stated tolerance.
+//! Reference vectors of the timing filter: traces must match exactly, numbers to the stated tolerance.
 
 use ebb_sketch::filter::belief::{ArrivalShare, Belief};
 use ebb_sketch::filter::inference::decision::Penalties;
@@ -33,19 +33,19 @@ fn bits(value: &Value, name: &str) -> Vec<bool> {
     value[name].as_str().unwrap().bytes().map(|byte| byte == b'1').collect()
 }
 
-/// The reference draws cells from a keyed 64-bit hash: the lower half of our fingerprint.
+/// The reference selects cells with a keyed 64-bit hash: the lower half of our fingerprint.
 fn reference_item(x: u64, seed: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(x ^ mix(seed))))
 }
 
-/// The smallest timers in which a filter of the reference fits.
+/// The filter with the narrowest timers that the parameters fit into.
 fn smallest(clock: ClockSpec, cells: u64, k: u8, spare: u8) -> TimingFilter {
     let fits =
         |bits| TimingSpec::new(clock, CellLayout::Spread(cells), bits, k).and_then(|spec| spec.with_spare(spare)).ok();
     TimingFilter::new((3..=8).find_map(fits).unwrap()).unwrap()
 }
 
-/// (age, distinct cells, how many are the oldest or expired), with dead timers that are not yet swept shown as they are.
+/// (oldest age, distinct cells, cells of that age or expired), including dead timers that are not swept yet.
 fn observe(filter: &TimingFilter, item: Fingerprint) -> (Option<u8>, usize, usize) {
     let ages: Vec<Option<u8>> = filter.cells_of(item).iter().map(|&cell| filter.stored_age(cell)).collect();
     let oldest = if ages.contains(&None) { None } else { ages.iter().copied().max().flatten() };
@@ -53,7 +53,7 @@ fn observe(filter: &TimingFilter, item: Fingerprint) -> (Option<u8>, usize, usiz
 }
 
 #[test]
-fn cells_are_drawn_as_in_the_reference() {
+fn cells_are_selected_as_in_the_reference() {
     for case in list(&vectors("replay")["hash"], "cells") {
         let filter =
             smallest(ClockSpec::Count { window: 1, block: 1 }, unsigned(case, "m"), unsigned(case, "k") as u8, 0);
@@ -64,7 +64,7 @@ fn cells_are_drawn_as_in_the_reference() {
 }
 
 #[test]
-fn count_driven_traces_match_the_reference_to_the_last_timer() {
+fn arrival_traces_match_the_reference_to_the_last_timer() {
     for case in list(&vectors("replay"), "btbf") {
         let clock = ClockSpec::Count { window: unsigned(case, "w"), block: unsigned(case, "B") };
         let (seed, window) = (unsigned(case, "seed"), clock.window());
@@ -92,7 +92,7 @@ fn count_driven_traces_match_the_reference_to_the_last_timer() {
 }
 
 #[test]
-fn time_driven_traces_match_the_reference() {
+fn time_traces_match_the_reference() {
     for case in list(&vectors("replay"), "time_btbf") {
         let (window_ms, lateness_ms) = (unsigned(case, "window"), unsigned(case, "lateness"));
         let clock = ClockSpec::Time { window_ms, lateness_ms, tick_ms: unsigned(case, "tau") };
@@ -135,12 +135,12 @@ fn model(value: &Value) -> DistinctModel {
             let points = list(value, "points").iter().map(|p| (p[0].as_f64().unwrap(), p[1].as_f64().unwrap()));
             DistinctModel::points(points.collect()).unwrap()
         }
-        other => panic!("no model is called {other}"),
+        other => panic!("unknown model {other}"),
     }
 }
 
 #[test]
-fn distinct_items_are_counted_as_in_the_reference() {
+fn distinct_counts_match_the_reference() {
     for case in vectors("distinct").as_array().unwrap() {
         let tolerance = case["rel_tol"].as_f64().unwrap_or(1e-11);
         let distinct = model(&case["model"]);
@@ -155,8 +155,8 @@ fn distinct_items_are_counted_as_in_the_reference() {
     }
 }
 
-fn check_posterior(evidence: AgeLikelihood, input: &Value, expected: &Value) {
-    let posterior = Posterior::new(evidence, AgePrior::Geometric(ArrivalShare::new(number(input, "p")).unwrap()));
+fn check_posterior(likelihood: AgeLikelihood, input: &Value, expected: &Value) {
+    let posterior = Posterior::new(likelihood, AgePrior::Geometric(ArrivalShare::new(number(input, "p")).unwrap()));
     let belief = posterior.within(number(input, "w"));
     let check = |name: &str, got: f64| close(&format!("{name} of {input}"), got, number(expected, name), 1e-11);
     check("p_in", belief.inside);
@@ -180,7 +180,7 @@ fn posteriors_over_blocks_of_arrivals_match_eighty_digit_arithmetic() {
         let (printed, corrected) = (others(distinct.among(length)), others(distinct.between(from, length)));
         close("g printed", printed, number(case, "g_printed"), 1e-11);
         close("g corrected", corrected, number(case, "g_corrected"), 1e-11);
-        // The vectors' own g, so that an error in g is not taken for one in the posterior.
+        // The vectors' own g, so that an error in g does not show up as one in the posterior.
         for (g, expected) in [("g_printed", "with_printed_g"), ("g_corrected", "with_corrected_g")] {
             check_posterior(AgeLikelihood { from, length, collision: number(case, g) }, input, &case[expected]);
         }
@@ -197,8 +197,8 @@ fn posteriors_over_blocks_of_time_match_eighty_digit_arithmetic() {
         check_posterior(AgeLikelihood { from, length, collision: number(case, "g_live") }, input, &case["live"]);
     }
     for case in list(&vectors, "expired") {
-        let evidence = AgeLikelihood { from: number(case, "a"), length: 0.0, collision: 1.0 };
-        let posterior = Posterior::new(evidence, AgePrior::Geometric(ArrivalShare::new(number(case, "p")).unwrap()));
+        let likelihood = AgeLikelihood { from: number(case, "a"), length: 0.0, collision: 1.0 };
+        let posterior = Posterior::new(likelihood, AgePrior::Geometric(ArrivalShare::new(number(case, "p")).unwrap()));
         let belief = posterior.within(number(case, "w"));
         close("p_in", belief.inside, number(case, "p_in"), 1e-11);
         close("p_out", belief.outside, number(case, "p_out"), 1e-11);
@@ -206,9 +206,9 @@ fn posteriors_over_blocks_of_time_match_eighty_digit_arithmetic() {
     }
 }
 
-/// The filter's own segments and likelihoods, with cells and arrivals arranged as the vectors say.
+/// The filter's own age ranges and likelihoods, with cells and arrivals arranged as in the vectors.
 #[test]
-fn a_filter_reads_its_evidence_as_the_vectors_do() {
+fn model_likelihoods_match_the_vectors() {
     for case in list(&vectors("posterior_time"), "cases") {
         let input = &case["input"];
         let blocks: Vec<u64> = list(input, "n_blocks").iter().map(|n| n.as_u64().unwrap()).collect();
@@ -226,9 +226,9 @@ fn a_filter_reads_its_evidence_as_the_vectors_do() {
             cells: unsigned(input, "r") as u8,
             oldest: unsigned(input, "c") as u8,
         };
-        let evidence = model_likelihood(&filter, &reading, &model(&input["d_model"]), LikelihoodForm::Corrected);
-        assert_eq!((evidence.from, evidence.length), (number(case, "a"), number(case, "N")), "{input}");
-        close("g", evidence.collision, number(case, "g"), 1e-11);
+        let likelihood = model_likelihood(&filter, &reading, &model(&input["d_model"]), LikelihoodForm::Corrected);
+        assert_eq!((likelihood.from, likelihood.length), (number(case, "a"), number(case, "N")), "{input}");
+        close("g", likelihood.collision, number(case, "g"), 1e-11);
     }
 }
 
@@ -236,10 +236,10 @@ fn a_filter_reads_its_evidence_as_the_vectors_do() {
 fn learned_and_first_seen_priors_match_the_vectors() {
     let vectors = vectors("priors");
     for case in list(&vectors, "first_seen") {
-        let evidence =
+        let likelihood =
             AgeLikelihood { from: number(case, "a"), length: number(case, "N"), collision: number(case, "g") };
         let share = ArrivalShare::new(number(case, "p")).unwrap();
-        let posterior = Posterior::new(evidence, AgePrior::FirstSeen { share, window: number(case, "W") });
+        let posterior = Posterior::new(likelihood, AgePrior::FirstSeen { share, window: number(case, "W") });
         close("first seen", posterior.within(number(case, "w")).inside, number(case, "p_in"), 1e-11);
     }
     for case in list(&vectors, "any_prior") {

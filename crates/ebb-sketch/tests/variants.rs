@@ -1,4 +1,4 @@
-//! The variants of the filters against the vectors: replays to the cell, laws and posteriors to the last digits.
+//! Reference vectors of the classic, stable and frequency filters: replays match to the cell, formulas to 1e-11.
 
 use ebb_sketch::filter::belief::ArrivalShare;
 use ebb_sketch::filter::planning::stationary::{InitialCell, StationaryDistribution, ValueShares};
@@ -68,7 +68,7 @@ fn the_classical_posterior_matches_the_vectors() {
     for case in list(&cases, "classical") {
         let hasher = CellHasher::new(CellLayout::Spread(whole(case, "m")), 1, whole(case, "k") as u8).unwrap();
         let (arrivals, own) = (whole(case, "n"), whole(case, "r") as u32);
-        // The vectors are of distinct arrivals, so both counts of the theorem are n.
+        // The vectors have distinct arrivals, so both counts of the theorem are n.
         let collision = FalsePositiveRate::from_distinct(&hasher, arrivals as f64, own);
         close(collision.get(), real(case, "p_fp"), 1e-11);
         if whole(case, "c") == whole(case, "r") {
@@ -90,11 +90,11 @@ fn rule(mode: &str, low: u8) -> ImportanceRule {
         "mc" => ImportanceRule::MultiClass,
         "h" => ImportanceRule::HarmonicLiteral,
         "h1" => ImportanceRule::Harmonic,
-        mode => panic!("no rule is called {mode}"),
+        mode => panic!("unknown rule {mode}"),
     }
 }
 
-/// The arrivals of a cell-filter vector: item and value.
+/// The arrivals of a replay vector: item and value.
 fn arrivals(case: &Value) -> impl Iterator<Item = (Fingerprint, u8)> {
     let (seed, items, top) = (whole(case, "seed"), whole(case, "U"), whole(case, "M"));
     (0..whole(case, "T")).map(move |t| {
@@ -108,7 +108,7 @@ fn digits(answers: impl Iterator<Item = bool>) -> String {
 }
 
 #[test]
-fn fading_filters_replay_the_vectors_to_the_cell() {
+fn stable_filters_replay_the_vectors_to_the_cell() {
     let replay = vectors("replay");
     let cases: Vec<&Value> = list(&replay, "cell_filters").iter().filter(|case| case["mode"] != "bf").collect();
     assert_eq!(cases.len(), 5);
@@ -127,9 +127,9 @@ fn fading_filters_replay_the_vectors_to_the_cell() {
 }
 
 #[test]
-fn the_classical_filter_replays_the_vector_to_the_answer() {
+fn the_classic_filter_replays_the_vector_to_the_answer() {
     let replay = vectors("replay");
-    let case = list(&replay, "cell_filters").iter().find(|case| case["mode"] == "bf").expect("one is classical");
+    let case = list(&replay, "cell_filters").iter().find(|case| case["mode"] == "bf").expect("a classic vector");
     let mut filter = ClassicFilter::new(CellLayout::Spread(whole(case, "m")), whole(case, "K") as u8).unwrap();
     let answers = digits(arrivals(case).map(|(item, _)| filter.insert(item)));
     assert_eq!(answers, case["answers"].as_str().unwrap());
@@ -153,7 +153,7 @@ fn all_close(found: &[f64], expected: &[f64], relative: f64) {
 }
 
 #[test]
-fn limiting_laws_match_the_vectors() {
+fn stationary_distributions_match_the_vectors() {
     for case in vectors("limiting").as_array().unwrap() {
         let mix = ValueShares::new(&reals(case, "pi")).unwrap();
         let (top, low, high) = (whole(case, "M") as usize, whole(case, "h") as u8, real(case, "phi"));
@@ -170,7 +170,7 @@ fn limiting_laws_match_the_vectors() {
         match (law(case, ImportanceRule::HarmonicLiteral, &mix), case["h_exact"].is_null()) {
             (None, true) => {}
             (Some(law), false) => all_close(law.shares(), &reals(case, "h_exact"), 1e-11),
-            (law, _) => panic!("the literal reading drains in one of the two only: {law:?}"),
+            (law, _) => panic!("only one of the two drains: {law:?}"),
         }
         for missed in list(case, "fn") {
             let (value, gap) = (whole(missed, "v") as u8, whole(missed, "gap"));
@@ -180,7 +180,7 @@ fn limiting_laws_match_the_vectors() {
     }
 }
 
-/// A share `high` of the largest value, the rest of the least.
+/// A fraction `high` of the largest value, the rest of the smallest.
 fn two_shares(top: usize, high: f64) -> ValueShares {
     let mut weights = vec![0.0; top];
     (weights[0], weights[top - 1]) = (1.0 - high, high);
@@ -188,7 +188,7 @@ fn two_shares(top: usize, high: f64) -> ValueShares {
 }
 
 #[test]
-fn counters_and_digits_replay_the_vectors_to_the_cell() {
+fn frequency_counters_replay_the_vectors_to_the_cell() {
     let replay = vectors("replay");
     for case in list(&replay, "otbf") {
         let (size, hashes) = (CellLayout::Spread(whole(case, "m")), whole(case, "k") as u8);
@@ -217,20 +217,20 @@ fn counters_and_digits_replay_the_vectors_to_the_cell() {
     }
 }
 
-/// The state bytes of tiny instances, as hexadecimal: snapshots hold them, so they are kept for ever.
+/// Golden state bytes of tiny instances. Snapshots contain such bytes, so they must never change.
 #[test]
-fn state_bytes_never_change_between_releases() {
+fn state_bytes_are_stable_across_releases() {
     let hex = |bytes: &[u8]| bytes[..bytes.len() - 8].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let fading = |rule| {
+    let stable = |rule| {
         let mut filter = StableFilter::new(StableSpec::new(CellLayout::Spread(8), 2, 1, 7, rule).unwrap());
         (0..4).for_each(|x| {
             filter.observe(item(x, 0), 5, &mut Random::new(x));
         });
         hex(&filter.encode())
     };
-    assert_eq!(fading(ImportanceRule::Stable), "6661646501000108020700000177070007");
+    assert_eq!(stable(ImportanceRule::Stable), "6661646501000108020700000177070007");
     assert_eq!(
-        fading(ImportanceRule::HarmonicLiteral),
+        stable(ImportanceRule::HarmonicLiteral),
         "666164650100010802070400015503000502000000010000000600000000000000"
     );
     let counted = |spec| {

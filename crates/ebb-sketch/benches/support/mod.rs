@@ -1,8 +1,8 @@
-//! Peers measured side by side: machines are noisy, so a speed is only claimed as a ratio taken in one run.
+//! Contestants measured in turn within one run. Machines are noisy, so results are ratios between contestants.
 
 use std::time::Instant;
 
-/// One contestant: a name and a closure that performs `operations` operations.
+/// A contestant: a name and a closure that performs `operations` operations.
 pub struct Peer<'a> {
     pub name: &'static str,
     pub operations: u64,
@@ -15,8 +15,8 @@ impl<'a> Peer<'a> {
     }
 }
 
-/// Runs all peers in turn, `rounds` times, and prints the best round of each with its ratio to the first.
-/// Returns nanoseconds per operation in the order of the peers.
+/// Runs all contestants in turn, `rounds` times, and prints the best round of each with its ratio to the first. Returns
+/// nanoseconds per operation, in order.
 pub fn race(title: &str, rounds: u32, mut peers: Vec<Peer<'_>>) -> Vec<f64> {
     let mut best = vec![f64::INFINITY; peers.len()];
     for _ in 0..rounds {

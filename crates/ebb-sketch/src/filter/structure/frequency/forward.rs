@@ -270,15 +270,15 @@ mod tests {
             adds in prop::collection::vec((0u64..20, 0i64..2_000_000), 1..100), cut in 0usize..100,
         ) {
             let mut whole = forward(40, 1_000);
-            let mut cut_once = whole.clone();
+            let mut restored = whole.clone();
             for (index, (x, time)) in adds.iter().enumerate() {
                 if index == cut {
-                    cut_once = ForwardFrequency::decode(&cut_once.encode()).unwrap();
+                    restored = ForwardFrequency::decode(&restored.encode()).unwrap();
                 }
                 whole.add(item(*x), *time);
-                cut_once.add(item(*x), *time);
+                restored.add(item(*x), *time);
             }
-            prop_assert_eq!(whole.encode(), cut_once.encode());
+            prop_assert_eq!(whole.encode(), restored.encode());
         }
     }
 

@@ -1,4 +1,4 @@
-//! What holds for every method alike: no undercount, canonical bytes, hostile times; and what binds the methods together.
+//! Properties of all methods (no undercount, canonical bytes, extreme times) and equivalences between them.
 
 use super::basic::BasicSpec;
 use super::epochs::EpochSpec;
@@ -55,7 +55,7 @@ fn exact(adds: &[(u64, i64)], x: u64, now: i64) -> f64 {
     weights.iter().sum()
 }
 
-/// Adds in an order that is mostly, not always, that of their times.
+/// Observations that are mostly, but not always, in the order of their times.
 fn stream() -> impl Strategy<Value = Vec<(u64, i64)>> {
     prop::collection::vec((0u64..12, 0i64..400, -3_000i64..300), 1..250).prop_map(|steps| {
         let mut now = 0;
@@ -71,7 +71,7 @@ fn stream() -> impl Strategy<Value = Vec<(u64, i64)>> {
 
 proptest! {
     #[test]
-    fn no_method_undercounts_unless_it_says_so(adds in stream(), cells in 6u64..60, later in 0i64..5_000) {
+    fn no_method_undercounts_without_reporting_a_lower_bound(adds in stream(), cells in 6u64..60, later in 0i64..5_000) {
         for mut counts in methods(cells) {
             adds.iter().for_each(|(x, time)| counts.add(item(*x), *time));
             let now = adds.iter().map(|(_, time)| *time).max().unwrap() + later;
@@ -85,29 +85,29 @@ proptest! {
     }
 
     #[test]
-    fn restored_bytes_continue_alike(adds in stream(), cut in 0usize..250) {
+    fn decoded_counters_continue_alike(adds in stream(), cut in 0usize..250) {
         for mut whole in methods(30) {
-            let mut cut_once = whole.clone();
+            let mut restored = whole.clone();
             for (index, (x, time)) in adds.iter().enumerate() {
                 if index == cut {
-                    cut_once = FrequencyFilter::decode(&cut_once.encode()).unwrap();
+                    restored = FrequencyFilter::decode(&restored.encode()).unwrap();
                 }
                 whole.add(item(*x), *time);
-                cut_once.add(item(*x), *time);
+                restored.add(item(*x), *time);
             }
-            prop_assert_eq!(whole.encode(), cut_once.encode());
-            prop_assert_eq!(whole.lost_increments(), cut_once.lost_increments());
+            prop_assert_eq!(whole.encode(), restored.encode());
+            prop_assert_eq!(whole.lost_increments(), restored.lost_increments());
         }
     }
 
     #[test]
-    fn digits_carried_each_are_whole_counters_cell_for_cell(adds in stream(), fraction_bits in 0u8..5) {
+    fn carry_each_equals_whole_counters_cell_for_cell(adds in stream(), fraction_bits in 0u8..5) {
         let (mut whole, mut small) = (basic(30, fraction_bits), optimised(30, digits(15, fraction_bits, Carry::Each)));
         let mut frugal = optimised(30, digits(15, fraction_bits, Carry::All));
         for (x, time) in &adds {
             [&mut whole, &mut small, &mut frugal].into_iter().for_each(|counts| counts.add(item(*x), *time));
             let (FrequencyFilter::Basic(whole), FrequencyFilter::Optimised(small), FrequencyFilter::Optimised(frugal)) =
-                (&whole, &small, &frugal) else { unreachable!("as they were made") };
+                (&whole, &small, &frugal) else { unreachable!("the methods are fixed above") };
             small.assert_consistent();
             prop_assume!(small.lost_increments() == 0);
             for cell in 0..30 {
@@ -118,14 +118,14 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_adds_within_an_epoch_changes_nothing(xs in prop::collection::vec((0u64..9, 0i64..500), 1..120), seed: u64) {
+    fn order_within_an_epoch_does_not_matter(xs in prop::collection::vec((0u64..9, 0i64..500), 1..120), seed: u64) {
         let mut shuffled = xs.clone();
         let mut random = Random::new(seed);
         (1..shuffled.len()).for_each(|i| shuffled.swap(i, random.below(i as u64 + 1) as usize));
         for counts in [basic(30, 8), optimised(30, digits(15, 0, Carry::Each))] {
             let fill = |xs: &[(u64, i64)]| {
                 let mut counts = counts.clone();
-                // The clock is at the end of the epoch, so that the bytes hold the same clock.
+                // The clock is at the end of the epoch, so that both encode the same clock.
                 counts.advance(499);
                 xs.iter().for_each(|(x, time)| counts.add(item(*x), *time));
                 counts
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn without_adds_counts_only_fall(adds in stream(), steps in prop::collection::vec(0i64..3_000, 1..20)) {
+    fn counts_only_fall_without_observations(adds in stream(), steps in prop::collection::vec(0i64..3_000, 1..20)) {
         for mut counts in methods(30) {
             adds.iter().for_each(|(x, time)| counts.add(item(*x), *time));
             let mut now = adds.iter().map(|(_, time)| *time).max().unwrap();
@@ -146,7 +146,7 @@ proptest! {
                 now += step;
                 counts.advance(now);
                 let value = counts.estimate(item(3), now).value;
-                // Rounding up at the end of an epoch may undo part of the fall within it, by less than a unit a cell.
+                // Rounding up at the end of an epoch may undo part of the fall within it, by less than one unit per cell.
                 prop_assert!(value <= before * (1.0 + 1e-12) + 1.5, "{} {}", value, before);
                 before = value;
             }
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn stored_values_are_read_back_and_nodes_are_never_lost(
+    fn stored_values_are_read_back_and_no_node_is_lost(
         steps in prop::collection::vec((0u64..8, 0u64..5_000), 1..200), bits in 0usize..4, pool in 1u32..20,
     ) {
         let width = crate::filter::structure::cells::CellWidth::holding([1, 3, 15, 255][bits]);
@@ -171,7 +171,7 @@ proptest! {
 }
 
 #[test]
-fn an_exhausted_pool_is_counted_flagged_and_in_time_forgiven() {
+fn an_exhausted_pool_is_reported_until_the_loss_has_decayed() {
     for carry in [Carry::Each, Carry::All] {
         let mut counts = optimised(60, digits(1, 0, carry));
         (0..200).for_each(|_| counts.add(item(1), 0));
@@ -179,7 +179,7 @@ fn an_exhausted_pool_is_counted_flagged_and_in_time_forgiven() {
         assert!(counts.estimate(item(1), 0).value < 200.0);
         counts.add(item(2), 0);
         let other = counts.estimate(item(2), 0);
-        assert!(!other.lower_bound && other.value >= 1.0, "a neighbour with a trusted cell is answered in full");
+        assert!(!other.lower_bound && other.value >= 1.0, "an item with an unmarked cell gets an upper bound");
         (1..60).for_each(|epoch| counts.advance(epoch * 500));
         let late = counts.estimate(item(1), 30_000);
         assert!(!late.lower_bound && late.value >= 200.0 * libm::exp2(-30.0), "{late:?}");
@@ -187,19 +187,19 @@ fn an_exhausted_pool_is_counted_flagged_and_in_time_forgiven() {
 }
 
 #[test]
-fn a_full_counter_is_flagged_until_the_loss_has_faded() {
+fn an_overflowed_counter_is_reported_until_the_loss_has_decayed() {
     let spec = BasicSpec::new(CellLayout::Spread(8), 1, epochs(), 16).unwrap();
     let mut counts = BasicFrequency::new(spec);
     (0..(1u32 << 16) + 1).for_each(|_| counts.add(item(1), 0));
     assert!(counts.lost_increments() > 0 && counts.estimate(item(1), 0).lower_bound);
     counts.advance(500);
-    assert!(counts.estimate(item(1), 500).lower_bound, "the loss is still owed");
+    assert!(counts.estimate(item(1), 500).lower_bound, "the loss has not decayed yet");
     (1..120).for_each(|epoch| counts.advance(epoch * 500));
     assert!(!counts.estimate(item(1), 60_000).lower_bound);
 }
 
 #[test]
-fn items_never_seen_are_zero_where_no_other_fell() {
+fn unseen_items_without_collisions_count_zero() {
     for mut counts in methods(60) {
         assert_eq!(counts.estimate(item(1), 0), DecayedCount { value: 0.0, lower_bound: false });
         counts.add(item(2), 10);
@@ -208,7 +208,7 @@ fn items_never_seen_are_zero_where_no_other_fell() {
 }
 
 #[test]
-fn hostile_times_saturate_in_every_method() {
+fn extreme_times_saturate_in_every_method() {
     for mut counts in methods(60) {
         for time in [0, i64::MIN, i64::MAX, i64::MIN + 1, -1, i64::MAX - 1] {
             counts.add(item(1), time);
@@ -223,20 +223,20 @@ fn hostile_times_saturate_in_every_method() {
 }
 
 #[test]
-fn impossible_parameters_are_refused_with_the_nearest() {
+fn invalid_parameters_report_the_nearest_valid_value() {
     let basic = |fraction_bits| BasicSpec::new(CellLayout::Spread(8), 3, epochs(), fraction_bits).unwrap_err().nearest;
     assert_eq!(basic(17), "16");
     let optimised = |form| OptimisedSpec::new(CellLayout::Spread(8), 3, epochs(), form).unwrap_err().nearest;
-    let right = digits(4, 0, Carry::Each);
-    assert_eq!(optimised(DigitSpec { digit_bits: 0, ..right }), "1");
-    assert_eq!(optimised(DigitSpec { digit_bits: 5, ..right }), "4");
-    assert_eq!(optimised(DigitSpec { pool: 17, ..right }), "16");
-    assert_eq!(optimised(DigitSpec { pool: 0, ..right }), "1");
-    assert_eq!(optimised(DigitSpec { fraction_bits: 17, ..right }), "16");
+    let valid = digits(4, 0, Carry::Each);
+    assert_eq!(optimised(DigitSpec { digit_bits: 0, ..valid }), "1");
+    assert_eq!(optimised(DigitSpec { digit_bits: 5, ..valid }), "4");
+    assert_eq!(optimised(DigitSpec { pool: 17, ..valid }), "16");
+    assert_eq!(optimised(DigitSpec { pool: 0, ..valid }), "1");
+    assert_eq!(optimised(DigitSpec { fraction_bits: 17, ..valid }), "16");
 }
 
 #[test]
-fn damaged_bytes_are_refused() {
+fn damaged_bytes_are_rejected() {
     for mut counts in methods(20) {
         (0..200).for_each(|x| counts.add(item(x % 7), x as i64 * 3));
         let bytes = counts.encode();

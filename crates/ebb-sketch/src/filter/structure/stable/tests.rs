@@ -72,14 +72,14 @@ proptest! {
         events in prop::collection::vec((0u64..60, 1u8..=7), 1..300), which in 0usize..5, cut in 0usize..300,
     ) {
         let mut whole = filter(CellLayout::Spread(97), RULES[which]);
-        let mut cut_once = whole.clone();
+        let mut restored = whole.clone();
         for (offset, (x, value)) in events.iter().enumerate() {
             if offset == cut {
-                cut_once = StableFilter::decode(&cut_once.encode()).unwrap();
+                restored = StableFilter::decode(&restored.encode()).unwrap();
             }
             let before: Vec<u8> = (0..97).map(|cell| whole.value(cell)).collect();
             let answer = whole.observe(item(*x), *value, &mut Random::for_record(1, 0, offset as u64));
-            prop_assert_eq!(answer, cut_once.observe(item(*x), *value, &mut Random::for_record(1, 0, offset as u64)));
+            prop_assert_eq!(answer, restored.observe(item(*x), *value, &mut Random::for_record(1, 0, offset as u64)));
             prop_assert!(whole.contains(item(*x)));
             prop_assert!((0..97).all(|cell| whole.value(cell) <= 7));
             let kept = |cell: &u64| whole.value(*cell) >= before[*cell as usize].saturating_sub(4).min(*value);
@@ -88,7 +88,7 @@ proptest! {
                 prop_assert_eq!(buckets.non_zero(), whole.non_zero);
             }
         }
-        prop_assert_eq!(whole.encode(), cut_once.encode());
+        prop_assert_eq!(whole.encode(), restored.encode());
     }
 }
 
@@ -96,11 +96,12 @@ proptest! {
 fn decrements_select_every_cell_equally_often_in_every_layout() {
     for (size, decrements) in [(CellLayout::Lines(3), 10), (CellLayout::Lines(3), 37), (CellLayout::Spread(384), 10)] {
         let spec = StableSpec::new(size, 3, decrements, 7, ImportanceRule::Stable).unwrap();
-        let (mut struck, mut random) = (vec![0u32; 384], Random::new(2));
-        (0..40_000).for_each(|_| spec.draw_cells(&mut random, |cell, _| struck[cell as usize] += 1));
-        assert_eq!(struck.iter().sum::<u32>(), 40_000 * decrements);
+        let (mut hits_per_cell, mut random) = (vec![0u32; 384], Random::new(2));
+        (0..40_000).for_each(|_| spec.draw_cells(&mut random, |cell, _| hits_per_cell[cell as usize] += 1));
+        assert_eq!(hits_per_cell.iter().sum::<u32>(), 40_000 * decrements);
         let mean = 40_000.0 * f64::from(decrements) / 384.0;
-        let worst = struck.iter().map(|hits| (f64::from(*hits) - mean).abs() / libm::sqrt(mean)).fold(0.0, f64::max);
+        let worst =
+            hits_per_cell.iter().map(|hits| (f64::from(*hits) - mean).abs() / libm::sqrt(mean)).fold(0.0, f64::max);
         // Groups of up to 16 per line correlate the counts of a line's cells, which adds half to the deviation.
         assert!(worst < 6.0, "{size:?} {decrements}: {worst} standard deviations");
     }

@@ -1,4 +1,4 @@
-//! The fading filters, run, against the laws that predict them; and what rests on those laws.
+//! Running stable filters against their predicted stationary distribution, and tuning that relies on it.
 //!
 //! `EBB_CASES` multiplies the length of the runs.
 
@@ -36,8 +36,8 @@ fn filled(spec: StableSpec, arrivals: u64) -> StableFilter {
 }
 
 #[test]
-fn the_share_of_zero_cells_settles_where_the_law_says() {
-    // 4096 cells both ways.
+fn zero_cells_converge_to_the_predicted_fraction() {
+    // Both layouts have 4096 cells.
     for size in [CellLayout::Spread(4_096), CellLayout::Lines(32)] {
         for rule in RULES {
             let spec = StableSpec::new(size, 5, 10, TOP, rule).unwrap();
@@ -49,17 +49,17 @@ fn the_share_of_zero_cells_settles_where_the_law_says() {
 }
 
 #[test]
-fn tuned_filters_keep_to_their_rate_of_false_duplicates() {
+fn tuned_filters_meet_their_false_duplicate_rate() {
     let (target, values) = (0.1, ValueShares::uniform(TOP));
-    // In lines, whose loads differ, the rate comes out higher than cells anywhere would have it.
+    // Lines differ in load, which raises the rate above that of spread cells.
     for (size, above) in [(CellLayout::Spread(16_384), 1.15), (CellLayout::Lines(128), 1.4)] {
         for rule in RULES {
             let spec = StableSpec::new(size, 5, 1, TOP, rule).unwrap();
             let tuned = tune_decrements(&spec, &values, target).unwrap();
             let predicted = StationaryDistribution::new(&tuned, &values).unwrap().false_duplicate_rate();
             let filter = filled(tuned, 40_000 * times());
-            let asked = 20_000;
-            let observed = (0..asked).filter(|x| filter.contains(item(u64::MAX - x))).count() as f64 / asked as f64;
+            let probes = 20_000;
+            let observed = (0..probes).filter(|x| filter.contains(item(u64::MAX - x))).count() as f64 / probes as f64;
             let ratio = observed / predicted;
             assert!(predicted <= target && (0.85..above).contains(&ratio), "{size:?} {rule:?}: {observed} {predicted}");
             assert!(
@@ -71,19 +71,19 @@ fn tuned_filters_keep_to_their_rate_of_false_duplicates() {
 }
 
 #[test]
-fn items_are_forgotten_by_gap_and_value_as_predicted() {
+fn items_are_forgotten_as_predicted_by_gap_and_value() {
     let (gap, values) = (201, ValueShares::uniform(TOP));
     for rule in [ImportanceRule::MultiClass, ImportanceRule::Harmonic] {
         let spec = StableSpec::new(CellLayout::Spread(512), 4, 8, TOP, rule).unwrap();
         let law = StationaryDistribution::new(&spec, &values).unwrap();
         let mut filter = StableFilter::new(spec);
         let (mut random, mut waiting) = (Random::new(9), std::collections::VecDeque::new());
-        let (mut asked, mut missed) = ([0u32; 8], [0u32; 8]);
+        let (mut probed, mut missed) = ([0u32; 8], [0u32; 8]);
         for arrival in 0..60_000 * times() {
             if waiting.front().is_some_and(|(due, _, _)| *due == arrival)
                 && let Some((_, item, value)) = waiting.pop_front()
             {
-                asked[usize::from(value)] += 1;
+                probed[usize::from(value)] += 1;
                 missed[usize::from(value)] += u32::from(!filter.contains(item));
             }
             let (item, value) = (item(arrival), 1 + random.below(u64::from(TOP)) as u8);
@@ -94,8 +94,8 @@ fn items_are_forgotten_by_gap_and_value_as_predicted() {
         }
         for value in [1u8, 4, 7] {
             let share = |counts: [u32; 8]| f64::from(counts[usize::from(value)]);
-            let observed = share(missed) / share(asked);
-            // The probe comes before the arrival it shares its number with: gap − 1 others lie in between.
+            let observed = share(missed) / share(probed);
+            // The probe precedes the arrival with the same number, so gap − 1 other items lie in between.
             let predicted = law.miss_probability(value, gap, InitialCell::Stationary);
             assert!((observed - predicted).abs() < 0.04, "{rule:?} {value}: {observed} against {predicted}");
         }
@@ -103,7 +103,7 @@ fn items_are_forgotten_by_gap_and_value_as_predicted() {
 }
 
 #[test]
-fn the_top_class_is_missed_least() {
+fn the_most_important_class_is_missed_least() {
     let spec = StableSpec::new(CellLayout::Spread(16_384), 5, 10, TOP, ImportanceRule::MultiClass).unwrap();
     let law = StationaryDistribution::new(&spec, &ValueShares::uniform(TOP)).unwrap();
     let classes = law.missed_by_class(1_500);
@@ -114,7 +114,7 @@ fn the_top_class_is_missed_least() {
 }
 
 #[test]
-fn the_same_log_leaves_the_same_bytes_and_another_seed_does_not() {
+fn the_same_log_and_seed_give_the_same_bytes() {
     for rule in RULES {
         let spec = StableSpec::new(CellLayout::Lines(4), 5, 10, TOP, rule).unwrap();
         let run = |seed: u64| {
