@@ -1,6 +1,7 @@
-//! The papers' figures, from the product's own code: `make repro`, or `cargo run --release --example repro -- NAME …`.
+//! Reproduces the papers' figures with the production code: `make repro`, or `cargo run --release --example repro -- NAME …`.
 
-mod counting;
+mod count_min;
+mod frequency;
 mod order;
 mod report;
 mod robust;
@@ -14,21 +15,22 @@ const ALL: &[(&str, fn())] = &[
     ("timing-priors", timing::priors),
     ("timing-memory", timing::memory),
     ("variants", variants::run),
+    ("frequency", frequency::run),
     ("robust", robust::run),
     ("order", order::run),
 ];
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(unknown) = wanted.iter().find(|name| !ALL.iter().any(|(known, _)| known == name)) {
+    let requested: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = requested.iter().find(|name| !ALL.iter().any(|(known, _)| known == name)) {
         let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-        eprintln!("repro: no reproduction is called {unknown:?}; there are {}", names.join(", "));
+        eprintln!("repro: unknown name {unknown:?}; known names: {}", names.join(", "));
         std::process::exit(2);
     }
-    for (_, run) in ALL.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name)) {
+    for (_, run) in ALL.iter().filter(|(name, _)| requested.is_empty() || requested.iter().any(|one| one == name)) {
         run();
     }
-    if report::missed() {
+    if report::has_missed_targets() {
         std::process::exit(1);
     }
 }

@@ -1,7 +1,7 @@
-//! Out-of-order aggregates: how much room the methods take as the decay and the error change, and what an update costs.
+//! Out-of-order aggregates: memory as a function of decay and error, and the cost of an update.
 //!
-//! Streams are made like those of the reference (flows ordered by their end and stamped with their begin; four days of
-//! requests stamped with the time of day), with other random numbers: shapes agree, single figures need not.
+//! Streams are generated like those of the reference (flows ordered by end and stamped with their start; four days of requests
+//! stamped with the time of day), but with other random numbers: curves agree, single figures may differ.
 
 use std::time::Instant;
 
@@ -32,19 +32,19 @@ fn observation(time: u64, value: u64) -> Observation {
     Observation { time_ms: time as i64, value, label: 0, weight: 1.0 }
 }
 
-/// Flows in the order of their ends, stamped with their begins.
+/// Flows in the order of their ends, stamped with their starts.
 fn flows() -> Vec<Observation> {
     let mut random = Random::new(2008);
     let mut flows: Vec<(u64, u64, u64)> = (0..LENGTH)
         .map(|_| {
-            let begin = random.below(SPAN_MS);
+            let start = random.below(SPAN_MS);
             let long = random.unit() < 0.3;
-            let lasts = if long { (-600.0 * random.unit().max(1e-300).ln()) as u64 } else { random.below(60) };
-            (begin + lasts.min(SPAN_MS - 1 - begin), begin, size(6.5, 2.0, &mut random))
+            let duration = if long { (-600.0 * random.unit().max(1e-300).ln()) as u64 } else { random.below(60) };
+            (start + duration.min(SPAN_MS - 1 - start), start, size(6.5, 2.0, &mut random))
         })
         .collect();
     flows.sort_unstable();
-    flows.into_iter().map(|(_, begin, size)| observation(begin, size)).collect()
+    flows.into_iter().map(|(_, start, size)| observation(start, size)).collect()
 }
 
 /// Four days of requests for a few thousand pages, stamped with the second of the day.
@@ -76,7 +76,7 @@ fn content(beta: f64) -> ContentShape {
     ContentShape::totals().with_values(DigestShape::new(BITS, beta).expect("a digest"))
 }
 
-/// Cells, nodes and microseconds an update.
+/// Cells, nodes and microseconds per update.
 struct Run {
     cells: usize,
     nodes: usize,
@@ -113,7 +113,7 @@ fn cascade(stream: &[Observation], epsilon: f64) -> Run {
 
 fn levels(stream: &[Observation], epsilon: f64) -> Run {
     let shape = Levels::shape(epsilon, SPAN_MS, content(epsilon / 2.0)).expect("levels");
-    // The reference lets a level grow to 5/4 of its capacity before it cuts, the product to 9/8: the same before the cut.
+    // The reference lets a level grow to 5/4 of its capacity before compaction, production to 9/8: equal peak sizes.
     let fresh = Levels::new(shape.with_capacity(capacity(epsilon) * 10 / 9));
     let (levels, update_us) = timed(stream, fresh, |levels, one| levels.insert(one).expect("within the horizon"));
     let ranges = levels.levels().2.iter().map(|level| level.ranges.len()).sum();
@@ -130,8 +130,8 @@ fn thousands(nodes: usize) -> String {
     format!("{:.1}k", nodes as f64 / 1e3)
 }
 
-/// (a) Room against the power of the decay, at eps = 0.1.
-fn room_by_power(flows: &[Observation], requests: &[Observation]) {
+/// Memory against the power of the decay, at eps = 0.1.
+fn memory_by_power(flows: &[Observation], requests: &[Observation]) {
     let powers = [0.5, 1.0, 2.0, 3.0, 4.0];
     let reference = [
         ("flows", flows, [14.0, 24.4, 39.5, 53.8, 68.5], [48, 91, 153, 216, 285], [38.0, 64.6, 107.8, 139.9, 161.9]),
@@ -143,17 +143,17 @@ fn room_by_power(flows: &[Observation], requests: &[Observation]) {
     let mut curves = Vec::new();
     for (name, stream, nodes, cells, printed) in reference {
         let mut curve = Vec::new();
-        for (place, alpha) in powers.into_iter().enumerate() {
+        for (index, alpha) in powers.into_iter().enumerate() {
             let run = division(stream, alpha, 0.2, 0.05);
-            let cells = if cells[place] > 0 { cells[place].to_string() } else { "not given".into() };
+            let cells = if cells[index] > 0 { cells[index].to_string() } else { "not given".into() };
             table.row([
                 name.into(),
                 alpha.to_string(),
                 run.cells.to_string(),
                 cells,
                 thousands(run.nodes),
-                format!("{}k", nodes[place]),
-                format!("{}k", printed[place]),
+                format!("{}k", nodes[index]),
+                format!("{}k", printed[index]),
             ]);
             curve.push((alpha, run.nodes as f64 / 1e3));
         }
@@ -165,15 +165,15 @@ fn room_by_power(flows: &[Observation], requests: &[Observation]) {
     table.publish();
     plot(
         "order_room_by_power",
-        "Room of decayed quantiles, eps = 0.1",
+        "Memory of decayed quantiles, eps = 0.1",
         "alpha of (1 + age)^-alpha",
         "nodes / 1000",
         &curves,
     );
 }
 
-/// (b) Room against the error, for one decay and for any window.
-fn room_by_error(flows: &[Observation]) {
+/// Memory against the error, for one decay and for any window.
+fn memory_by_error(flows: &[Observation]) {
     let errors = [0.3, 0.2, 0.1, 0.05];
     type Method = fn(&[Observation], f64) -> Run;
     let methods: [(&str, Method, [f64; 4]); 3] = [
@@ -185,9 +185,9 @@ fn room_by_error(flows: &[Observation]) {
     let mut curves = Vec::new();
     for (name, method, reference) in methods {
         let mut curve = Vec::new();
-        for (place, epsilon) in errors.into_iter().enumerate() {
+        for (index, epsilon) in errors.into_iter().enumerate() {
             let run = method(flows, epsilon);
-            let reference = format!("{}k", reference[place]);
+            let reference = format!("{}k", reference[index]);
             table.row([name.into(), epsilon.to_string(), thousands(run.nodes), reference, thousands(LENGTH)]);
             curve.push((epsilon, run.nodes as f64 / 1e3));
         }
@@ -196,11 +196,11 @@ fn room_by_error(flows: &[Observation]) {
         curves.push(Series { label: format!("{name}, reference"), points });
     }
     table.publish();
-    plot("order_room_by_error", "Room of decayed quantiles, 200k flows", "eps", "nodes / 1000", &curves);
+    plot("order_room_by_error", "Memory of decayed quantiles, 200k flows", "eps", "nodes / 1000", &curves);
 }
 
-/// (c) What an update costs at eps = 0.1: only the order of the methods is comparable with the reference.
-fn cost_of_updates(flows: &[Observation], requests: &[Observation]) {
+/// Cost of an update at eps = 0.1; only the order of the methods is comparable with the reference.
+fn update_cost(flows: &[Observation], requests: &[Observation]) {
     let columns = ["stream", "method", "us / update", "of no decay", "reference us / update (Python)", "of no decay"];
     let mut table = Table::new("order_cost_of_updates", &columns);
     for (name, stream, reference) in
@@ -212,14 +212,14 @@ fn cost_of_updates(flows: &[Observation], requests: &[Observation]) {
             ("cascade", cascade(stream, 0.1)),
             ("levels", levels(stream, 0.1)),
         ];
-        for (place, (method, run)) in runs.iter().enumerate() {
+        for (index, (method, run)) in runs.iter().enumerate() {
             table.row([
                 name.into(),
                 (*method).into(),
                 format!("{:.3}", run.update_us),
                 format!("x{:.1}", run.update_us / runs[0].1.update_us),
-                reference[place].to_string(),
-                format!("x{:.1}", reference[place] / reference[0]),
+                reference[index].to_string(),
+                format!("x{:.1}", reference[index] / reference[0]),
             ]);
         }
         assert!(runs.iter().all(|(_, run)| run.nodes > 0 && run.cells > 0));
@@ -229,7 +229,7 @@ fn cost_of_updates(flows: &[Observation], requests: &[Observation]) {
 
 pub fn run() {
     let (flows, requests) = (flows(), requests());
-    room_by_power(&flows, &requests);
-    room_by_error(&flows);
-    cost_of_updates(&flows, &requests);
+    memory_by_power(&flows, &requests);
+    memory_by_error(&flows);
+    update_cost(&flows, &requests);
 }

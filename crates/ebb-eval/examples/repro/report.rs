@@ -1,4 +1,4 @@
-//! Tables as text and CSV, curves as SVG: what a reproduction prints and leaves behind under `target/repro`.
+//! Output of the reproductions: tables as text and CSV, curves as SVG, under `target/repro`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plotters::prelude::*;
 
-/// One reproduced table. Cells are text: a figure is printed as it is written to the CSV file.
+/// A table. Cells are text, printed and written to CSV alike.
 pub struct Table {
     name: &'static str,
     columns: Vec<&'static str>,
@@ -43,19 +43,19 @@ impl Table {
     }
 }
 
-static MISSED: AtomicBool = AtomicBool::new(false);
+static MISSED_TARGET: AtomicBool = AtomicBool::new(false);
 
-/// A figure that must not exceed a bar. A miss is printed and makes the whole run fail in the end.
-pub fn require(what: &str, figure: f64, at_most: f64) {
-    if figure > at_most || figure.is_nan() {
-        println!("   MISSED: {what} is {figure:.4}, it must be at most {at_most:.4}");
-        MISSED.store(true, Ordering::Relaxed);
+/// Checks a figure against its target. A miss is printed, and the run fails at its end.
+pub fn require(name: &str, figure: f64, max: f64) {
+    if figure > max || figure.is_nan() {
+        println!("   MISSED: {name} is {figure:.4}, target at most {max:.4}");
+        MISSED_TARGET.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether some required figure was missed.
-pub fn missed() -> bool {
-    MISSED.load(Ordering::Relaxed)
+/// Whether a target was missed.
+pub fn has_missed_targets() -> bool {
+    MISSED_TARGET.load(Ordering::Relaxed)
 }
 
 /// One curve of a plot.

@@ -1,8 +1,8 @@
 //! The accuracy and space of the duplicate- and order-insensitive sketches on a web-server stream, as in the paper's
 //! experiment: 400,000 requests at 374 a second, a quarter of them repeats, most out of order, 30 hash seeds.
 //!
-//! The stream is synthetic and drawn from another generator than the reference's, so its figures differ like those of two
-//! runs do: root mean squares over 30 seeds are good to about a quarter.
+//! The stream is synthetic and uses another generator than the reference, so figures differ as between two runs: root mean
+//! squares over 30 seeds are accurate to about a quarter.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const W_MAX: u32 = 999;
 const CONSTANTS: [u32; 6] = [1, 2, 5, 10, 20, 60];
 const RATIOS: [u64; 3] = [2, 3, 4];
 
-/// The questions of the experiment, in the order of [`Errors::sums`].
+/// The queries of the experiment, in the order of [`Errors::sums`].
 const SUMS: [&str; 5] = [
     "integral exponential 0.01/s",
     "integral polynomial 1",
@@ -50,7 +50,7 @@ const REFERENCE_NODES: [(u64, u64); 6] =
     [(6_201, 2_205), (14_375, 4_146), (34_476, 9_337), (66_893, 16_854), (127_665, 29_856), (346_036, 70_144)];
 const PAPER_NODES: [&str; 6] = ["", "about 10000", "", "", "about 100000", ""];
 
-/// What one seed and constant gave.
+/// Errors of one seed and constant.
 #[derive(Clone, Default)]
 struct Errors {
     sums: [f64; 5],
@@ -63,7 +63,7 @@ pub fn run() {
     let stream = requests();
     let truth = Truth::of(&stream);
     println!(
-        "\n{} requests, {:.1}% repeats, {:.1}% out of order, asked at {}s",
+        "\n{} requests, {:.1}% repeats, {:.1}% out of order, queried at {}s",
         stream.elements.len(),
         100.0 * (1.0 - stream.distinct as f64 / stream.elements.len() as f64),
         100.0 * stream.out_of_order(),
@@ -75,7 +75,7 @@ pub fn run() {
     publish_space(&errors);
 }
 
-/// The seeds are independent: they are divided between the cores.
+/// The seeds are independent and are divided between the cores.
 fn all_seeds(constant: u32, stream: &Stream, truth: &Truth) -> Vec<Errors> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64).min(SEEDS);
     std::thread::scope(|scope| {
@@ -304,8 +304,8 @@ fn permutation(random: &mut Random, count: usize) -> Vec<u64> {
     order
 }
 
-/// A request of client, object and server; the same second, client class and server is the same observation. Servers send
-/// their parts independently: they are interleaved with jitter.
+/// Requests of (client, object, server); the same second, client class and server is the same observation. The streams of the
+/// servers are interleaved with jitter.
 fn requests() -> Stream {
     let mut random = Random::new(42);
     let (clients, objects) = (Zipf::new(20_000, 1.02), Zipf::new(5_000, 0.8));
@@ -329,10 +329,10 @@ fn requests() -> Stream {
     }
     let mut arrivals: Vec<(f64, Element)> = Vec::with_capacity(REQUESTS as usize);
     for part in servers.values() {
-        let mut places: Vec<f64> =
+        let mut positions: Vec<f64> =
             (0..part.len()).map(|j| (j as f64 + 40.0 * random.unit()) / part.len() as f64).collect();
-        places.sort_by(f64::total_cmp);
-        arrivals.extend(places.into_iter().zip(part.iter().copied()));
+        positions.sort_by(f64::total_cmp);
+        arrivals.extend(positions.into_iter().zip(part.iter().copied()));
     }
     arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
     let elements: Vec<Element> = arrivals.into_iter().map(|(_, element)| element).collect();

@@ -1,26 +1,26 @@
-//! The three streams of the timing filter's reproductions: uniform, power law, bursts.
+//! The streams of the timing filter's reproductions: uniform, power law, bursty.
 
 use ebb_sketch::filter::inference::distinct::DistinctModel;
 use ebb_sketch::random::Random;
 
-/// Items of the uniform and the power-law universe.
+/// Number of items of the uniform and the power-law stream.
 pub const UNIVERSE: u64 = 1 << 16;
 pub const ARRIVALS: usize = 1 << 20;
-/// Arrivals that are observed before the first one is asked about.
-pub const WARM: usize = ARRIVALS / 4;
+/// Arrivals before the first one is evaluated.
+pub const WARM_UP: usize = ARRIVALS / 4;
 const SEED: u64 = 20_260_101;
 
-/// A stream with its truth.
+/// A stream with the exact age of every arrival.
 pub struct Stream {
     pub name: &'static str,
     pub window: u64,
     pub items: Vec<u64>,
-    /// Arrivals between an item and its sighting before; `None` for the first.
+    /// Arrivals since the previous sighting of the item; `None` for the first.
     pub ages: Vec<Option<u64>>,
-    /// The share of the arrivals that the arriving item has, over the whole stream.
+    /// The item's share of arrivals, over the whole stream.
     pub shares: Vec<f64>,
     pub distinct: DistinctModel,
-    /// What a wrong answer costs at each arrival: (false duplicate, missed duplicate).
+    /// Costs of a (false duplicate, missed duplicate) at each arrival.
     pub penalties: Vec<(f64, f64)>,
 }
 
@@ -29,7 +29,7 @@ impl Stream {
         let mut random = Random::new(5);
         let mut penalty = || 1.0 + 9.0 * random.unit();
         let penalties = (0..items.len()).map(|_| (penalty(), penalty())).collect();
-        let mut last = vec![None; items.iter().max().map_or(0, |most| *most as usize + 1)];
+        let mut last = vec![None; items.iter().max().map_or(0, |largest| *largest as usize + 1)];
         let age = |(at, item): (usize, &u64)| {
             let before = last[*item as usize].replace(at as u64);
             before.map(|before| at as u64 - 1 - before)
@@ -42,7 +42,7 @@ impl Stream {
         self.ages[at].is_some_and(|age| age < self.window)
     }
 
-    /// DistinctModel items among the first arrivals.
+    /// Distinct items among the first arrivals.
     pub fn distinct_among(&self, arrivals: usize) -> usize {
         self.ages[..arrivals.min(self.ages.len())].iter().filter(|age| age.is_none()).count()
     }
@@ -55,7 +55,7 @@ pub fn uniform(window: u64) -> Stream {
     Stream::new("uniform", window, items, shares, DistinctModel::uniform(UNIVERSE).unwrap())
 }
 
-/// Ranks drawn with chance proportional to 1 / rank.
+/// Ranks with probability proportional to 1 / rank.
 struct PowerLaw {
     below: Vec<f64>,
 }
@@ -87,17 +87,18 @@ pub fn power_law(window: u64) -> Stream {
     Stream::new("power law", window, items, shares, DistinctModel::zipf(UNIVERSE).unwrap())
 }
 
-/// Three in ten arrivals follow the power law; the rest come from 1500 items that live for twenty arrivals or so each.
+/// Three in ten arrivals follow the power law; the rest are drawn from 1500 items that are replaced after about twenty
+/// arrivals each.
 pub fn bursty(window: u64) -> Stream {
-    const ALIVE: u64 = 1500;
+    const ACTIVE: u64 = 1500;
     let (law, mut random) = (PowerLaw::new(), Random::new(SEED));
-    let mut pool: Vec<u64> = (0..ALIVE).map(|slot| UNIVERSE + slot).collect();
-    let mut next = UNIVERSE + ALIVE;
-    let mut arrive = || {
+    let mut pool: Vec<u64> = (0..ACTIVE).map(|slot| UNIVERSE + slot).collect();
+    let mut next = UNIVERSE + ACTIVE;
+    let mut next_arrival = || {
         if random.unit() < 0.3 {
             return law.draw(&mut random);
         }
-        let slot = &mut pool[random.below(ALIVE) as usize];
+        let slot = &mut pool[random.below(ACTIVE) as usize];
         let item = *slot;
         if random.unit() < 0.05 {
             *slot = next;
@@ -105,7 +106,7 @@ pub fn bursty(window: u64) -> Stream {
         }
         item
     };
-    let items: Vec<u64> = (0..ARRIVALS).map(|_| arrive()).collect();
+    let items: Vec<u64> = (0..ARRIVALS).map(|_| next_arrival()).collect();
     let mut counts = vec![0u32; next as usize];
     items.iter().for_each(|&item| counts[item as usize] += 1);
     let shares = items.iter().map(|&item| f64::from(counts[item as usize]) / ARRIVALS as f64).collect();
@@ -113,14 +114,14 @@ pub fn bursty(window: u64) -> Stream {
     Stream::new("bursty", window, items, shares, DistinctModel::points(points.to_vec()).unwrap())
 }
 
-/// DistinctModel items in a stretch of so many arrivals, in the mean over eight stretches.
+/// Mean number of distinct items in `length` consecutive arrivals, over eight samples.
 fn mean_distinct(items: &[u64], length: usize) -> f64 {
     let starts = (0..8).map(|part| part * (items.len() - length) / 8);
     let distinct = |start: usize| {
-        let mut stretch = items[start..start + length].to_vec();
-        stretch.sort_unstable();
-        stretch.dedup();
-        stretch.len() as f64
+        let mut sample = items[start..start + length].to_vec();
+        sample.sort_unstable();
+        sample.dedup();
+        sample.len() as f64
     };
     starts.map(distinct).sum::<f64>() / 8.0
 }

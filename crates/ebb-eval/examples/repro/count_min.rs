@@ -1,22 +1,22 @@
-//! A small count-min sketch with conservative update and halving: the frequency estimates that the online priors of
-//! the notes are stratified by. The product's own frequency view is another structure; here the notes' figures are
-//! reproduced with theirs.
+//! A count-min sketch with conservative update and halving. The reference stratifies its learned priors by such estimates;
+//! the production frequency filter is a different structure.
 
 use ebb_sketch::random::mix;
 
+/// A decaying count-min sketch.
 pub struct CountMin {
     counts: Vec<f64>,
     width: usize,
     depth: usize,
     halve_every: u64,
-    most: f64,
+    max_count: f64,
     added: u64,
     weight: f64,
 }
 
 impl CountMin {
-    pub fn new(depth: usize, width: usize, halve_every: u64, most: f64) -> Self {
-        Self { counts: vec![0.0; depth * width], width, depth, halve_every, most, added: 0, weight: 0.0 }
+    pub fn new(depth: usize, width: usize, halve_every: u64, max_count: f64) -> Self {
+        Self { counts: vec![0.0; depth * width], width, depth, halve_every, max_count, added: 0, weight: 0.0 }
     }
 
     fn cells(&self, item: u64) -> impl Iterator<Item = usize> + use<> {
@@ -28,19 +28,19 @@ impl CountMin {
         self.cells(item).map(|cell| self.counts[cell]).fold(f64::INFINITY, f64::min)
     }
 
-    /// Halved sum of all that was added.
+    /// Number of additions, halved like the counts.
     pub fn weight(&self) -> f64 {
         self.weight
     }
 
     pub fn add(&mut self, item: u64) {
-        let least = (self.estimate(item) + 1.0).min(self.most);
+        let count = (self.estimate(item) + 1.0).min(self.max_count);
         for cell in self.cells(item) {
-            self.counts[cell] = self.counts[cell].max(least);
+            self.counts[cell] = self.counts[cell].max(count);
         }
         (self.added, self.weight) = (self.added + 1, self.weight + 1.0);
         if self.added.is_multiple_of(self.halve_every) {
-            let whole = self.most.is_finite();
+            let whole = self.max_count.is_finite();
             self.counts.iter_mut().for_each(|count| *count = if whole { (*count / 2.0).floor() } else { *count / 2.0 });
             self.weight /= 2.0;
         }
