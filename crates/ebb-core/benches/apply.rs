@@ -1,4 +1,4 @@
-//! A record to a verdict: 180 bytes of JSON in, a decision of the dedup view out, on one core.
+//! Records per second on one core: 180 bytes of JSON in, a verdict of the dedup view out.
 
 #[path = "../../ebb-sketch/benches/support/mod.rs"]
 mod support;
@@ -17,7 +17,7 @@ const EVENTS: usize = 100_000;
 const ROUNDS: u32 = 7;
 
 fn plan() -> Arc<Plan> {
-    let path = |text: &str| text.parse().expect("a path");
+    let path = |text: &str| text.parse().expect("a valid path");
     let event = EventSpec {
         key: Some(path("campaign")),
         time: Some((path("ts"), TimeUnit::Milliseconds)),
@@ -25,18 +25,18 @@ fn plan() -> Arc<Plan> {
         value: Some(path("cost")),
         ..EventSpec::of_item(vec![path("ip"), path("ad"), path("user")])
     };
-    let reader = Reader::new(event, HashKey::new([7; 16])).expect("a reader");
-    let filter = TimingSpec::time(86_400_000, 600_000, 64 << 20).expect("a filter");
+    let reader = Reader::new(event, HashKey::new([7; 16])).expect("a valid specification");
+    let filter = TimingSpec::time(86_400_000, 600_000, 64 << 20).expect("a valid filter");
     Arc::new(Plan {
         reader: Arc::new(reader),
         max_skew_ms: 60_000,
-        dedup: DedupSpec::new(FilterSpec::learning(filter, 4096).expect("a prior"), Seen::First),
+        dedup: DedupSpec::new(FilterSpec::learning(filter, 4096).expect("a valid prior"), Seen::First),
         frequency: None,
         aggregates: Vec::new(),
     })
 }
 
-/// Clicks of about 180 bytes, one in five a repeat.
+/// Clicks of about 180 bytes; one in five is a repeat.
 fn payloads() -> Vec<Vec<u8>> {
     let mut random = Random::new(1);
     let mut clicks: Vec<Vec<u8>> = Vec::with_capacity(EVENTS);
@@ -89,7 +89,7 @@ fn main() {
     });
     group.finish();
 
-    // A copy has its memory: what is measured is folding, not the system clearing pages.
+    // Clones have touched their memory, so that page faults are not measured.
     let mut shards: Vec<Shard> = (0..ROUNDS).map(|_| fresh.clone()).collect();
     let (mut outcomes, mut used) = (Vec::with_capacity(EVENTS), Vec::new());
     let names = race(
@@ -119,5 +119,5 @@ fn main() {
             }),
         ],
     );
-    println!("\napplies per second and core: {:.2} M (wanted: at least 1 M)", 1e3 / names[3]);
+    println!("\napplies per second and core: {:.2} M (target: at least 1 M)", 1e3 / names[3]);
 }

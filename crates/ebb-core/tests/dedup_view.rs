@@ -137,8 +137,8 @@ fn key_rules_override_window_and_penalty() {
         Verdict::Unique,
         "a missed duplicate costs nothing"
     );
-    let asked = Question { window: Some(Span::Milliseconds(WINDOW_MS)), ..question(&shard, "short", 1) };
-    assert_eq!(shard.ask(&asked).unwrap().verdict, Verdict::Duplicate, "the window of a question overrides the rule");
+    let query = Question { window: Some(Span::Milliseconds(WINDOW_MS)), ..question(&shard, "short", 1) };
+    assert_eq!(shard.ask(&query).unwrap().verdict, Verdict::Duplicate, "the window of a question overrides the rule");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn answer_contains_the_decayed_count() {
 /// Share of new items of a quiet key that are called duplicates while another key is flooded with distinct items.
 fn false_duplicates(mut shard: Shard, flood_per_round: u64) -> f64 {
     let mut random = Random::new(4);
-    let (mut wrong, mut asked) = (0u32, 0u32);
+    let (mut false_duplicates, mut events) = (0u32, 0u32);
     for round in 0..30_000i64 {
         let t = 1_000_000 + round;
         for _ in 0..flood_per_round {
@@ -163,11 +163,11 @@ fn false_duplicates(mut shard: Shard, flood_per_round: u64) -> f64 {
         }
         let verdict = record(&mut shard, &event("quiet", random.next_u64() >> 1, t, 0.0), t);
         if round > 15_000 {
-            asked += 1;
-            wrong += u32::from(verdict == Verdict::Duplicate);
+            events += 1;
+            false_duplicates += u32::from(verdict == Verdict::Duplicate);
         }
     }
-    f64::from(wrong) / f64::from(asked)
+    f64::from(false_duplicates) / f64::from(events)
 }
 
 fn isolating(memory: u64) -> DedupSpec {
@@ -199,7 +199,7 @@ fn isolating_and_evicting_keys_forgets_nothing() {
     // More heavy keys than filters, one after the other: each is isolated, then evicted by the next.
     let mut shard = shard(isolating(16 << 10));
     let mut accepted: Vec<(String, u64, i64)> = Vec::new();
-    let (mut random, mut most_isolated) = (Random::new(8), 0);
+    let (mut random, mut max_isolated) = (Random::new(8), 0);
     for step in 0..40_000i64 {
         let t = 1_000_000 + step * 5;
         let key = format!("k{}", (step / 3_000 + random.below(2) as i64) % 7);
@@ -215,9 +215,9 @@ fn isolating_and_evicting_keys_forgets_nothing() {
                 assert_eq!(verdict, Verdict::Duplicate, "{key}/{id} was accepted {} ms ago", t - since);
             }
         }
-        most_isolated = most_isolated.max(shard.status().isolated_keys);
+        max_isolated = max_isolated.max(shard.status().isolated_keys);
     }
-    assert_eq!(most_isolated, 4, "all filters were in use");
+    assert_eq!(max_isolated, 4, "all filters were in use");
 }
 
 #[test]

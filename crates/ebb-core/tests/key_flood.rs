@@ -13,14 +13,14 @@ fn resident_bytes() -> u64 {
 
 #[test]
 fn million_keys_use_bounded_memory() {
-    let given = AggregateParameters {
+    let parameters = AggregateParameters {
         keys: Some(200),
         of: Measure::Count,
         top: None,
         epsilon: 0.2,
         ..parameters(Method::Robust, None)
     };
-    let mut shard = Shard::new(plan(given), 0).unwrap();
+    let mut shard = Shard::new(plan(parameters), 0).unwrap();
     let before = resident_bytes();
     let mut twice_from = 0;
     for index in 0..1_000_000u64 {

@@ -144,8 +144,11 @@ impl Dedup {
     /// The question to the filter. Window and penalties come from the question, the key's rule or the configuration, in
     /// this order.
     fn filter_question(&self, lookup: &Lookup<'_>) -> Result<inference::Question, QuestionError> {
-        let window = lookup.window.or(self.spec.key_window(lookup.key)).unwrap_or(u64::MAX);
-        let penalties = match (lookup.penalties, self.spec.penalty_spec(lookup.key)) {
+        let rule = self.spec.rule(lookup.key);
+        let max_window = self.spec.filter.timing().map_or(u64::MAX, |spec| spec.clock().window());
+        let window = lookup.window.or(rule.and_then(|rule| rule.window)).unwrap_or(max_window);
+        let penalty = rule.and_then(|rule| rule.penalty.as_ref()).or(self.spec.penalty.as_ref());
+        let penalties = match (lookup.penalties, penalty) {
             (Some(requested), _) => Some(requested),
             (None, Some(spec)) => spec.evaluate(lookup.numbers)?,
             (None, None) => None,

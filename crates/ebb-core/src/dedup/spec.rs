@@ -2,7 +2,7 @@
 
 use super::filter::FilterSpec;
 use super::isolation::IsolationSpec;
-use super::penalty::{KeyRules, PenaltySpec};
+use super::penalty::{KeyRule, KeyRules, PenaltySpec};
 use crate::key_rotation::Retention;
 use crate::question::{QuestionError, Span};
 use crate::verdict::Reason;
@@ -77,8 +77,8 @@ impl DedupSpec {
 
     /// The window of a key's events, in the unit of the configured one.
     pub fn key_window(&self, key: Option<Fingerprint>) -> Option<u64> {
-        let rule = key.and_then(|key| self.rules.get(key)).and_then(|rule| rule.window);
-        self.filter.timing().map(|spec| rule.unwrap_or(spec.clock().window()))
+        let window = self.rule(key).and_then(|rule| rule.window);
+        self.filter.timing().map(|spec| window.unwrap_or(spec.clock().window()))
     }
 
     /// The penalties of an event with this key and these numbers, if any are configured and known.
@@ -100,9 +100,12 @@ impl DedupSpec {
     }
 
     /// The penalties of the key's rule, or else of the view.
-    pub(super) fn penalty_spec(&self, key: Option<Fingerprint>) -> Option<&PenaltySpec> {
-        let rule = key.and_then(|key| self.rules.get(key)).and_then(|rule| rule.penalty.as_ref());
-        rule.or(self.penalty.as_ref())
+    fn penalty_spec(&self, key: Option<Fingerprint>) -> Option<&PenaltySpec> {
+        self.rule(key).and_then(|rule| rule.penalty.as_ref()).or(self.penalty.as_ref())
+    }
+
+    pub(super) fn rule(&self, key: Option<Fingerprint>) -> Option<&KeyRule> {
+        key.and_then(|key| self.rules.get(key))
     }
 
     /// Writes what state depends on: shapes and modes, but not penalties.

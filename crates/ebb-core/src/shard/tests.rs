@@ -171,10 +171,10 @@ fn age_range_contains_the_true_age() {
     for now_ms in (1_000_000..1_000_000 + 9_000).step_by(333) {
         fixture.record(2, now_ms);
         let age = fixture.ask(1, None).unwrap().age.unwrap();
-        let (Span::Milliseconds(least), Span::Milliseconds(below)) = (age.min, age.below) else { panic!("{age:?}") };
+        let (Span::Milliseconds(min), Span::Milliseconds(below)) = (age.min, age.below) else { panic!("{age:?}") };
         let truth = (now_ms - 1_000_000) as u64;
-        assert!(least <= truth && truth < below, "{truth} is not in {least}..{below}");
-        assert!(below - least <= 1_100, "{age:?} is wider than a block");
+        assert!(min <= truth && truth < below, "{truth} is not in {min}..{below}");
+        assert!(below - min <= 1_100, "{age:?} is wider than a block");
     }
 }
 

@@ -19,21 +19,21 @@ pub struct WeightedEvent {
 pub struct ExactOracle(pub Vec<WeightedEvent>);
 
 impl ExactOracle {
-    pub fn of(shards: &[ShardFixture], decay: &Decay, wanted: impl Fn(&Event) -> bool) -> Self {
+    pub fn of(shards: &[ShardFixture], decay: &Decay, selects: impl Fn(&Event) -> bool) -> Self {
         let spec = &shards[0].shard.plan().aggregates[0];
-        let given = spec.parameters();
+        let parameters = spec.parameters();
         let now_ms = shards.iter().filter_map(|fixture| fixture.shard.as_of().time_ms).max().unwrap();
         let mut seen = BTreeSet::new();
         let mut weighted = Vec::new();
         for (event, verdict) in shards.iter().flat_map(|fixture| &fixture.applied) {
-            let sampled = matches!(given.method, Method::Robust | Method::Integral);
-            let counts = given.over == Selection::All || *verdict == Verdict::Unique;
+            let sampled = matches!(parameters.method, Method::Robust | Method::Integral);
+            let counts = parameters.over == Selection::All || *verdict == Verdict::Unique;
             // Sampling sketches count an observation once.
-            if !wanted(event) || !counts || (sampled && !seen.insert(event.id)) {
+            if !selects(event) || !counts || (sampled && !seen.insert(event.id)) {
                 continue;
             }
             let (time_ms, weight) = (event.time_ms.unwrap(), event.weight.unwrap());
-            let amount = match given.method {
+            let amount = match parameters.method {
                 Method::Integral => integral(decay, weight, now_ms, time_ms),
                 _ => weight * decay.weight((now_ms - time_ms) as u64),
             };
@@ -58,11 +58,11 @@ impl ExactOracle {
     pub fn quantile(&self, phi: f64) -> f64 {
         let mut values: Vec<(f64, f64)> = self.0.iter().map(|one| (one.value, one.amount)).collect();
         values.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let wanted = phi * self.count() * (1.0 - 1e-9);
+        let target = phi * self.count() * (1.0 - 1e-9);
         let mut reached = 0.0;
         let at = values.iter().find(|(_, amount)| {
             reached += amount;
-            reached >= wanted && *amount > 0.0
+            reached >= target && *amount > 0.0
         });
         at.map_or(f64::NAN, |(value, _)| *value)
     }

@@ -22,8 +22,8 @@ fn refused_event_is_counted_and_changes_no_answer() {
         let mut fixture = ShardFixture::new(&plan, 0);
         let good = |item| event(item, START_MS + item as i64);
         (0..10).for_each(|item| fixture.fold(&good(item)));
-        let asked = question(KeyScope::Whole, Some(EXPONENTIAL), Statistic::Sum);
-        let before = fixture.shard.aggregate(&asked).unwrap().result;
+        let query = question(KeyScope::Whole, Some(EXPONENTIAL), Statistic::Sum);
+        let before = fixture.shard.aggregate(&query).unwrap().result;
         let bad = [
             (Event { value: Some(-0.25), ..good(9) }, Refusal::Value),
             (Event { value: Some(1_000.2), ..good(9) }, Refusal::Value),
@@ -42,7 +42,7 @@ fn refused_event_is_counted_and_changes_no_answer() {
             let verdict = fixture.applied.last().unwrap().1;
             assert!(matches!(verdict, Verdict::Unique | Verdict::Late), "{verdict:?}");
         }
-        assert_eq!(fixture.shard.aggregate(&asked).unwrap().result, before, "{method:?}");
+        assert_eq!(fixture.shard.aggregate(&query).unwrap().result, before, "{method:?}");
         assert_eq!(fixture.shard.status().aggregates[0].events, 10);
         assert_eq!(fixture.shard.status().counts.total(), 19);
     }
@@ -63,8 +63,8 @@ fn events_past_the_horizon_are_refused_as_late() {
 
 #[test]
 fn unanswerable_questions_are_refused_with_a_reason() {
-    let fixture = |given: AggregateParameters| {
-        let mut fixture = ShardFixture::new(&plan(given), 0);
+    let fixture = |parameters: AggregateParameters| {
+        let mut fixture = ShardFixture::new(&plan(parameters), 0);
         (0..100).for_each(|item| fixture.fold(&event(item, START_MS + item as i64)));
         [fixture]
     };
@@ -75,8 +75,8 @@ fn unanswerable_questions_are_refused_with_a_reason() {
     let forward = fixture(parameters(Method::Forward, Some(EXPONENTIAL)));
     let integral = fixture(parameters(Method::Integral, Some("window:40s")));
     for shards in [&cascade, &robust] {
-        let told = why(shards, KeyScope::Whole, Some("window:121s"), Statistic::Sum).to_string();
-        assert!(told.contains("120000"), "{told}");
+        let error = why(shards, KeyScope::Whole, Some("window:121s"), Statistic::Sum).to_string();
+        assert!(error.contains("120000"), "{error}");
     }
     assert!(why(&forward, KeyScope::Whole, Some("window:10s"), Statistic::Sum).to_string().contains("own rate"));
     let other = why(&integral, KeyScope::Whole, Some("window:30s"), Statistic::Sum);
@@ -104,26 +104,25 @@ fn unanswerable_questions_are_refused_with_a_reason() {
 
 #[test]
 fn invalid_parameters_name_the_configuration_key() {
-    let refused = |given| AggregateSpec::new(given).map(|_| ()).unwrap_err();
-    let given = |method, decay| parameters(method, decay);
+    let refused = |parameters| AggregateSpec::new(parameters).map(|_| ()).unwrap_err();
     for method in [Method::Forward, Method::Division, Method::Integral] {
-        assert_eq!(refused(given(method, None)), AggregateSpecError::NoDecay(method));
+        assert_eq!(refused(parameters(method, None)), AggregateSpecError::NoDecay(method));
     }
     let cases = [
-        (given(Method::Forward, Some("window:1m")), "decay"),
-        (given(Method::Division, Some("window:1m")), "decay"),
-        (given(Method::Integral, Some("table:0s=1,1m=0")), "decay"),
-        (given(Method::Integral, Some("polynomial:alpha=1.5,unit=1s")), "decay"),
-        (AggregateParameters { epsilon: 0.0, ..given(Method::Robust, None) }, "epsilon"),
-        (AggregateParameters { epsilon: 1e-9, ..given(Method::Cascade, None) }, "epsilon"),
-        (AggregateParameters { delta: 0.9, ..given(Method::Robust, None) }, "delta"),
-        (AggregateParameters { horizon_ms: 0, ..given(Method::Robust, None) }, "horizon"),
-        (AggregateParameters { horizon_ms: 0, ..given(Method::Levels, None) }, "horizon"),
-        (AggregateParameters { step: 1e-9, max: 1e9, ..given(Method::Levels, None) }, "step"),
-        (AggregateParameters { keys: Some(0), ..given(Method::Levels, None) }, "keys"),
+        (parameters(Method::Forward, Some("window:1m")), "decay"),
+        (parameters(Method::Division, Some("window:1m")), "decay"),
+        (parameters(Method::Integral, Some("table:0s=1,1m=0")), "decay"),
+        (parameters(Method::Integral, Some("polynomial:alpha=1.5,unit=1s")), "decay"),
+        (AggregateParameters { epsilon: 0.0, ..parameters(Method::Robust, None) }, "epsilon"),
+        (AggregateParameters { epsilon: 1e-9, ..parameters(Method::Cascade, None) }, "epsilon"),
+        (AggregateParameters { delta: 0.9, ..parameters(Method::Robust, None) }, "delta"),
+        (AggregateParameters { horizon_ms: 0, ..parameters(Method::Robust, None) }, "horizon"),
+        (AggregateParameters { horizon_ms: 0, ..parameters(Method::Levels, None) }, "horizon"),
+        (AggregateParameters { step: 1e-9, max: 1e9, ..parameters(Method::Levels, None) }, "step"),
+        (AggregateParameters { keys: Some(0), ..parameters(Method::Levels, None) }, "keys"),
     ];
-    for (given, key) in cases {
-        let error = refused(given);
+    for (parameters, key) in cases {
+        let error = refused(parameters);
         assert_eq!(error.key(), key, "{error}");
     }
 }

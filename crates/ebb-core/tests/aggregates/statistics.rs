@@ -29,8 +29,8 @@ fn cases() -> Vec<(Method, Option<&'static str>, Vec<&'static str>)> {
     ]
 }
 
-fn fixture(given: AggregateParameters, shards: u32) -> Vec<ShardFixture> {
-    let plan = plan(given);
+fn filled_shards(parameters: AggregateParameters, shards: u32) -> Vec<ShardFixture> {
+    let plan = plan(parameters);
     let mut all: Vec<ShardFixture> = (0..shards).map(|partition| ShardFixture::new(&plan, partition)).collect();
     for (index, event) in events(3_000, 5).iter().enumerate() {
         let shard = &mut all[event.item.low() as usize % shards as usize];
@@ -73,18 +73,18 @@ fn number(result: AggregateResult) -> Estimate {
 fn check_all(shards: &[ShardFixture], decay: &str, tally: &mut BoundsTally) {
     let what = format!("{:?} {decay}", shards[0].shard.plan().aggregates[0].parameters().method);
     let exact = ExactOracle::of(shards, &decay.parse::<Decay>().unwrap(), |_| true);
-    let asked = |statistic| {
+    let query = |statistic| {
         let answer =
             ask(shards, &question(KeyScope::Whole, Some(decay), statistic)).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(answer.as_of.len(), shards.len());
         answer.result
     };
-    tally.check(&format!("{what} sum"), &number(asked(Statistic::Sum)), exact.sum());
-    tally.check(&format!("{what} count"), &number(asked(Statistic::Count)), exact.count());
-    tally.check(&format!("{what} mean"), &number(asked(Statistic::Mean)), exact.sum() / exact.count());
+    tally.check(&format!("{what} sum"), &number(query(Statistic::Sum)), exact.sum());
+    tally.check(&format!("{what} count"), &number(query(Statistic::Count)), exact.count());
+    tally.check(&format!("{what} mean"), &number(query(Statistic::Mean)), exact.sum() / exact.count());
     for value in [-1.0, 0.0, 3.6, 20.0, 99.75, 2_000.0] {
         let truth = exact.share(|one| one.value <= value);
-        tally.check(&format!("{what} rank {value}"), &number(asked(Statistic::Rank(value))), truth);
+        tally.check(&format!("{what} rank {value}"), &number(query(Statistic::Rank(value))), truth);
     }
     type Condition = fn(&WeightedEvent) -> bool;
     let shares: [(&str, Condition); 3] = [
@@ -93,11 +93,11 @@ fn check_all(shards: &[ShardFixture], decay: &str, tally: &mut BoundsTally) {
         ("value > 5 and value <= 50", |one| one.value > 5.0 && one.value <= 50.0),
     ];
     for (predicate, condition) in shares {
-        let asked = asked(Statistic::Share(predicate.parse().unwrap()));
-        tally.check(&format!("{what} {predicate}"), &number(asked), exact.share(condition));
+        let query = query(Statistic::Share(predicate.parse().unwrap()));
+        tally.check(&format!("{what} {predicate}"), &number(query), exact.share(condition));
     }
-    check_quantiles(&what, &exact, asked(Statistic::Quantiles(vec![0.1, 0.5, 0.9, 1.0])), tally);
-    check_top(&what, &exact, |mode| asked(Statistic::Top { phi: 0.16, mode }), tally);
+    check_quantiles(&what, &exact, query(Statistic::Quantiles(vec![0.1, 0.5, 0.9, 1.0])), tally);
+    check_top(&what, &exact, |mode| query(Statistic::Top { phi: 0.16, mode }), tally);
 }
 
 fn check_quantiles(what: &str, exact: &ExactOracle, result: AggregateResult, tally: &mut BoundsTally) {
@@ -114,10 +114,10 @@ fn check_quantiles(what: &str, exact: &ExactOracle, result: AggregateResult, tal
     }
 }
 
-fn check_top(what: &str, exact: &ExactOracle, asked: impl Fn(TopMode) -> AggregateResult, tally: &mut BoundsTally) {
+fn check_top(what: &str, exact: &ExactOracle, query: impl Fn(TopMode) -> AggregateResult, tally: &mut BoundsTally) {
     let truth = exact.labels();
     for mode in [TopMode::NoFalsePositives, TopMode::NoFalseNegatives] {
-        let AggregateResult::Top { items, guarantee, .. } = asked(mode) else { panic!("{what}") };
+        let AggregateResult::Top { items, guarantee, .. } = query(mode) else { panic!("{what}") };
         let name = |name: &TopName| match name {
             TopName::Text(text) => text.to_string(),
             other => panic!("{what}: {other:?} has no text"),
@@ -143,10 +143,10 @@ fn check_top(what: &str, exact: &ExactOracle, asked: impl Fn(TopMode) -> Aggrega
 #[test]
 fn answers_are_within_their_bounds_for_every_method_decay_and_statistic() {
     let mut tally = BoundsTally::default();
-    for (method, decay, asked) in cases() {
+    for (method, decay, query_decays) in cases() {
         for shards in [1, 2] {
-            let shards = fixture(parameters(method, decay), shards);
-            asked.iter().for_each(|decay| check_all(&shards, decay, &mut tally));
+            let shards = filled_shards(parameters(method, decay), shards);
+            query_decays.iter().for_each(|decay| check_all(&shards, decay, &mut tally));
         }
     }
     assert!(tally.checked > 700, "{}", tally.checked);
@@ -156,7 +156,7 @@ fn answers_are_within_their_bounds_for_every_method_decay_and_statistic() {
 #[test]
 fn selection_unique_ignores_duplicates() {
     for (method, decay) in [(Method::Cascade, None), (Method::Forward, Some(EXPONENTIAL)), (Method::Robust, None)] {
-        let shards = fixture(AggregateParameters { over: Selection::Unique, ..parameters(method, decay) }, 1);
+        let shards = filled_shards(AggregateParameters { over: Selection::Unique, ..parameters(method, decay) }, 1);
         let duplicates = shards[0].applied.iter().filter(|(_, verdict)| verdict.name() != "unique").count();
         assert!(duplicates > 300, "{duplicates}");
         check_all(&shards, EXPONENTIAL, &mut BoundsTally::default());
@@ -167,12 +167,12 @@ fn selection_unique_ignores_duplicates() {
 fn robust_answers_do_not_depend_on_order_and_redeliveries() {
     let mut all = events(2_000, 9);
     let in_order = plan(parameters(Method::Robust, None));
-    let asked = question(KeyScope::Whole, Some(WINDOW), Statistic::Sum);
+    let query = question(KeyScope::Whole, Some(WINDOW), Statistic::Sum);
     let mut answers = Vec::new();
     for round in 0..3 {
         let mut fixture = ShardFixture::new(&in_order, 0);
         all.iter().for_each(|event| fixture.fold(event));
-        answers.push(fixture.shard.aggregate(&asked).unwrap().result);
+        answers.push(fixture.shard.aggregate(&query).unwrap().result);
         if round == 0 {
             all.reverse();
         }
@@ -185,28 +185,28 @@ fn robust_answers_do_not_depend_on_order_and_redeliveries() {
 #[test]
 fn merged_shards_answer_like_a_single_shard() {
     for (method, decay) in [(Method::Robust, None), (Method::Integral, Some(WINDOW))] {
-        let (one, two) = (fixture(parameters(method, decay), 1), fixture(parameters(method, decay), 2));
+        let (one, two) = (filled_shards(parameters(method, decay), 1), filled_shards(parameters(method, decay), 2));
         for statistic in [Statistic::Sum, Statistic::Count, Statistic::Quantiles(vec![0.25, 0.75])] {
-            let asked = question(KeyScope::Whole, Some(WINDOW), statistic);
-            assert_eq!(ask(&one, &asked).unwrap().result, ask(&two, &asked).unwrap().result, "{method:?}");
+            let query = question(KeyScope::Whole, Some(WINDOW), statistic);
+            assert_eq!(ask(&one, &query).unwrap().result, ask(&two, &query).unwrap().result, "{method:?}");
         }
     }
     // The order of floating-point additions differs.
     let (one, two) = (
-        fixture(parameters(Method::Forward, Some(EXPONENTIAL)), 1),
-        fixture(parameters(Method::Forward, Some(EXPONENTIAL)), 2),
+        filled_shards(parameters(Method::Forward, Some(EXPONENTIAL)), 1),
+        filled_shards(parameters(Method::Forward, Some(EXPONENTIAL)), 2),
     );
-    let asked = question(KeyScope::Whole, None, Statistic::Sum);
-    let sums = [&one, &two].map(|shards| number(ask(shards, &asked).unwrap().result).value);
+    let query = question(KeyScope::Whole, None, Statistic::Sum);
+    let sums = [&one, &two].map(|shards| number(ask(shards, &query).unwrap().result).value);
     assert!((sums[0] / sums[1] - 1.0).abs() < 1e-9, "{sums:?}");
 }
 
 #[test]
 fn default_decay_is_the_configured_one_or_the_whole_horizon() {
-    let shards = fixture(parameters(Method::Robust, Some(WINDOW)), 1);
+    let shards = filled_shards(parameters(Method::Robust, Some(WINDOW)), 1);
     let answer = ask(&shards, &question(KeyScope::Whole, None, Statistic::Count)).unwrap();
     assert_eq!(answer.decay, WINDOW.parse().unwrap());
-    let shards = fixture(parameters(Method::Cascade, None), 1);
+    let shards = filled_shards(parameters(Method::Cascade, None), 1);
     let answer = ask(&shards, &question(KeyScope::Whole, None, Statistic::Count)).unwrap();
     assert_eq!(answer.decay, "window:120s".parse().unwrap());
     let truth = ExactOracle::of(&shards, &answer.decay, |_| true).count();
