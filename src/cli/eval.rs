@@ -78,7 +78,8 @@ impl Eval {
         if let Some(path) = &self.html {
             fs::write(path, report.page()?).with_context(|| format!("writing {}", path.display()))?;
         }
-        let broken: Vec<String> = report.broken().map(|(stream, one)| format!("{stream}: {}", one.promise)).collect();
+        let broken: Vec<String> =
+            report.violations().map(|(stream, one)| format!("{stream}: {}", one.guarantee)).collect();
         anyhow::ensure!(!self.check || broken.is_empty(), "broken: {}", broken.join("; "));
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! What an aggregate ought to answer: every observation kept, weighed one by one.
+//! Exact answers of an aggregate: every observation is kept and weighted individually.
 //!
-//! It follows the aggregate's rules (which events count, how values are rounded to steps, what is too old to be taken) but
-//! shares none of its code. Exact, and therefore as large as the file.
+//! This follows the rules of the aggregate (which events count, how values are rounded to steps, which are too old) but
+//! shares none of its code. Memory grows with the file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use ebb_core::{
 use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::Fingerprint;
 
-/// Bytes that an exact answer needs of one observation: when, what, how often, which label.
+/// Bytes that an exact answer needs per observation: time, value, weight, label.
 pub const OBSERVATION_BYTES: u64 = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -26,29 +26,29 @@ struct Observation {
 /// All observations of one aggregate.
 #[derive(Debug)]
 pub struct ExactAggregate {
-    given: AggregateParameters,
+    parameters: AggregateParameters,
     observations: Vec<Observation>,
-    /// Sampling sketches know an observation again.
+    /// Ids seen so far: sampling sketches ignore repeated observations.
     ids: HashSet<Fingerprint>,
     labels: Vec<Box<str>>,
-    numbers: HashMap<Box<str>, u32>,
+    label_indices: HashMap<Box<str>, u32>,
 }
 
-/// When an event happened, and how far the clock of its shard was.
+/// The time of an event and the clock of its shard.
 #[derive(Debug, Clone, Copy)]
-pub struct When {
+pub struct EventTime {
     pub time_ms: i64,
     pub clock_ms: i64,
 }
 
 impl ExactAggregate {
-    pub fn new(given: &AggregateParameters) -> Self {
+    pub fn new(parameters: &AggregateParameters) -> Self {
         Self {
-            given: given.clone(),
+            parameters: parameters.clone(),
             observations: Vec::new(),
             ids: HashSet::new(),
             labels: Vec::new(),
-            numbers: HashMap::new(),
+            label_indices: HashMap::new(),
         }
     }
 
@@ -56,84 +56,84 @@ impl ExactAggregate {
         self.observations.len() as u64
     }
 
-    /// Takes an event that was not rejected, where the aggregate would.
-    pub fn add(&mut self, event: &Event, verdict: Verdict, when: When) {
-        let given = &self.given;
-        let counts = given.over == Selection::All || verdict == Verdict::Unique;
-        let keeps_horizon = !matches!(given.method, Method::Forward | Method::Integral);
-        if !counts || keeps_horizon && when.clock_ms.abs_diff(when.time_ms) >= given.horizon_ms {
+    /// Adds an event that was not rejected, if the aggregate counts it.
+    pub fn add(&mut self, event: &Event, verdict: Verdict, when: EventTime) {
+        let parameters = &self.parameters;
+        let is_selected = parameters.over == Selection::All || verdict == Verdict::Unique;
+        let has_horizon = !matches!(parameters.method, Method::Forward | Method::Integral);
+        if !is_selected || has_horizon && when.clock_ms.abs_diff(when.time_ms) >= parameters.horizon_ms {
             return;
         }
         let (Some(value), Some(weight)) = (self.value(event), self.weight(event)) else { return };
-        let sampled = matches!(self.given.method, Method::Robust | Method::Integral);
-        if sampled && event.id.is_some_and(|id| !self.ids.insert(id)) {
+        let is_sampled = matches!(self.parameters.method, Method::Robust | Method::Integral);
+        if is_sampled && event.id.is_some_and(|id| !self.ids.insert(id)) {
             return;
         }
-        let label = self.given.top.and_then(|place| event.labels.get(place)).map_or(0, |text| self.label(text));
+        let label = self.parameters.top.and_then(|index| event.labels.get(index)).map_or(0, |text| self.label(text));
         self.observations.push(Observation { time_ms: when.time_ms, value, weight, label });
     }
 
-    /// Rounded to the nearest step; none when the aggregate refuses it.
+    /// The value rounded to the nearest step; `None` if the aggregate refuses it.
     fn value(&self, event: &Event) -> Option<f64> {
-        let given = &self.given;
-        let measured = match given.of {
+        let parameters = &self.parameters;
+        let measured = match parameters.of {
             Measure::Count => return Some(1.0),
             Measure::Value => event.value?,
             Measure::Weight => event.weight?,
-            Measure::Number(place) => event.numbers.get(place).copied().flatten()?,
+            Measure::Number(index) => event.numbers.get(index).copied().flatten()?,
         };
-        let steps = (measured / given.step).round();
-        let most = (given.max / given.step + 1e-9).floor();
-        (measured >= 0.0 && steps <= most).then_some(steps * given.step)
+        let steps = (measured / parameters.step).round();
+        let max_steps = (parameters.max / parameters.step + 1e-9).floor();
+        (measured >= 0.0 && steps <= max_steps).then_some(steps * parameters.step)
     }
 
     fn weight(&self, event: &Event) -> Option<f64> {
-        if self.given.weights == Weighting::Unit || self.given.of == Measure::Weight {
+        if self.parameters.weights == Weighting::Unit || self.parameters.of == Measure::Weight {
             return Some(1.0);
         }
         let weight = event.weight.unwrap_or(1.0);
-        let (weight, most) = match self.given.method {
+        let (weight, max) = match self.parameters.method {
             Method::Robust => (weight.round(), f64::from(MAX_ROBUST_WEIGHT)),
             Method::Integral => (weight.round(), f64::from(MAX_INTEGRAL_WEIGHT)),
             Method::Forward | Method::Division | Method::Cascade | Method::Levels => (weight, f64::MAX),
         };
-        (1.0..=most).contains(&weight).then_some(weight)
+        (1.0..=max).contains(&weight).then_some(weight)
     }
 
     fn label(&mut self, text: &str) -> u32 {
         let end = (0..=text.len().min(MAX_TEXT_BYTES)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         let text = &text[..end];
-        if let Some(number) = self.numbers.get(text) {
+        if let Some(number) = self.label_indices.get(text) {
             return *number;
         }
         let number = self.labels.len() as u32;
         self.labels.push(text.into());
-        self.numbers.insert(text.into(), number);
+        self.label_indices.insert(text.into(), number);
         number
     }
 
-    /// Puts the observations in the order of their values, as [`ExactAggregate::at`] needs them.
-    pub fn settle(&mut self) {
+    /// Sorts the observations by value, as [`ExactAggregate::at`] requires.
+    pub fn sort(&mut self) {
         self.observations.sort_by(|a, b| a.value.total_cmp(&b.value));
     }
 
-    /// Everything as it weighs at a moment. Call [`ExactAggregate::settle`] before.
-    pub fn at(&self, now_ms: i64, decay: &Decay) -> Exact<'_> {
+    /// The exact answers at a moment. Call [`ExactAggregate::sort`] first.
+    pub fn at(&self, now_ms: i64, decay: &Decay) -> ExactAnswers<'_> {
         let amount = |one: &Observation| {
             let age_ms = now_ms.saturating_sub(one.time_ms).max(0) as u64;
-            match self.given.method {
-                Method::Integral => integral(decay, one, now_ms),
+            match self.parameters.method {
+                Method::Integral => integral_weight(decay, one, now_ms),
                 _ => one.weight * decay.weight(age_ms),
             }
         };
-        let weighed: Vec<(Observation, f64)> = self.observations.iter().map(|one| (*one, amount(one))).collect();
-        let count = weighed.iter().map(|(_, amount)| amount).sum();
-        Exact { weighed, count, labels: &self.labels }
+        let weighted: Vec<(Observation, f64)> = self.observations.iter().map(|one| (*one, amount(one))).collect();
+        let count = weighted.iter().map(|(_, amount)| amount).sum();
+        ExactAnswers { weighted, count, labels: &self.labels }
     }
 }
 
-/// `integral` counts the whole parts of 1024 times the weight that are alive, in ticks of its own.
-fn integral(decay: &Decay, one: &Observation, now_ms: i64) -> f64 {
+/// The weight under `integral`, which counts whole 1024ths of the decayed weight in ticks of its own.
+fn integral_weight(decay: &Decay, one: &Observation, now_ms: i64) -> f64 {
     let tick_ms = match (decay.rate(), decay.power()) {
         (Some(rate), _) => (1.0 / (rate * 4096.0)).floor().max(1.0) as i64,
         (_, Some((_, unit_ms))) => unit_ms as i64,
@@ -143,51 +143,51 @@ fn integral(decay: &Decay, one: &Observation, now_ms: i64) -> f64 {
     (one.weight * 1024.0 * decay.weight((ticks.max(0) * tick_ms) as u64) * (1.0 + 1e-12)).floor() / 1024.0
 }
 
-/// The true answers of one moment and one decay.
+/// The exact answers at one moment under one decay.
 #[derive(Debug)]
-pub struct Exact<'a> {
-    /// By value.
-    weighed: Vec<(Observation, f64)>,
+pub struct ExactAnswers<'a> {
+    /// Observations with their decayed weights, by value.
+    weighted: Vec<(Observation, f64)>,
     count: f64,
     labels: &'a [Box<str>],
 }
 
-impl Exact<'_> {
+impl ExactAnswers<'_> {
     pub fn count(&self) -> f64 {
         self.count
     }
 
     pub fn sum(&self) -> f64 {
-        self.weighed.iter().map(|(one, amount)| amount * one.value).sum()
+        self.weighted.iter().map(|(one, amount)| amount * one.value).sum()
     }
 
-    /// The value at which the cumulated share reaches `phi`; none when nothing weighs anything.
+    /// The value at which the cumulative share reaches `phi`; `None` if the total weight is zero.
     pub fn quantile(&self, phi: f64) -> Option<f64> {
-        let wanted = phi * self.count;
+        let target = phi * self.count;
         let mut reached = 0.0;
-        let mut alive = self.weighed.iter().filter(|(_, amount)| *amount > 0.0);
+        let mut alive = self.weighted.iter().filter(|(_, amount)| *amount > 0.0);
         let found = alive.find(|(_, amount)| {
             reached += amount;
-            reached >= wanted
+            reached >= target
         });
-        let last = || self.weighed.iter().rfind(|(_, amount)| *amount > 0.0);
+        let last = || self.weighted.iter().rfind(|(_, amount)| *amount > 0.0);
         found.or_else(last).map(|(one, _)| one.value)
     }
 
-    /// How far the share at `value` is from `phi`; nothing when it is reached within the value itself.
+    /// Distance between `phi` and the range of ranks of `value`; zero if `phi` is inside that range.
     pub fn rank_error(&self, phi: f64, value: f64) -> f64 {
-        let share = |upto: usize| self.weighed[..upto].iter().map(|(_, amount)| amount).sum::<f64>() / self.count;
-        // A value that was scaled to steps and back may be a rounding off.
+        let share = |upto: usize| self.weighted[..upto].iter().map(|(_, amount)| amount).sum::<f64>() / self.count;
+        // A value that was scaled to steps and back may differ by a rounding error.
         let slack = 1e-9 * value.abs();
-        let below = share(self.weighed.partition_point(|(one, _)| one.value < value - slack));
-        let through = share(self.weighed.partition_point(|(one, _)| one.value <= value + slack));
+        let below = share(self.weighted.partition_point(|(one, _)| one.value < value - slack));
+        let through = share(self.weighted.partition_point(|(one, _)| one.value <= value + slack));
         f64::max(below - phi, phi - through).max(0.0)
     }
 
-    /// The share of each label that has one.
+    /// The share of each label with a positive weight.
     pub fn shares(&self) -> BTreeMap<&str, f64> {
         let mut amounts = vec![0.0; self.labels.len()];
-        self.weighed.iter().for_each(|(one, amount)| amounts[one.label as usize] += amount);
+        self.weighted.iter().for_each(|(one, amount)| amounts[one.label as usize] += amount);
         let alive = self.labels.iter().zip(amounts).filter(|(_, amount)| *amount > 0.0);
         alive.map(|(label, amount)| (label.as_ref(), amount / self.count)).collect()
     }
@@ -197,7 +197,7 @@ impl Exact<'_> {
 mod tests {
     use super::*;
 
-    fn given(method: Method) -> AggregateParameters {
+    fn parameters(method: Method) -> AggregateParameters {
         AggregateParameters {
             name: "bytes".into(),
             of: Measure::Value,
@@ -232,35 +232,35 @@ mod tests {
         }
     }
 
-    const NOW: When = When { time_ms: 9_000, clock_ms: 9_000 };
+    const NOW: EventTime = EventTime { time_ms: 9_000, clock_ms: 9_000 };
 
     #[test]
-    fn it_takes_what_the_aggregate_takes() {
-        let mut exact = ExactAggregate::new(&given(Method::Robust));
+    fn only_observations_that_the_aggregate_counts_are_added() {
+        let mut exact = ExactAggregate::new(&parameters(Method::Robust));
         exact.add(&event(1, 2.6, 1.0, "a"), Verdict::Unique, NOW);
         exact.add(&event(1, 2.6, 1.0, "a"), Verdict::Unique, NOW);
         exact.add(&event(2, 5.0, 1.0, "a"), Verdict::Duplicate, NOW);
         exact.add(&event(3, -1.0, 1.0, "a"), Verdict::Unique, NOW);
         exact.add(&event(4, 100.3, 1.0, "a"), Verdict::Unique, NOW);
         exact.add(&event(5, 1.0, 0.2, "a"), Verdict::Unique, NOW);
-        exact.add(&event(6, 1.0, 1.0, "a"), Verdict::Unique, When { time_ms: 0, clock_ms: 10_000 });
+        exact.add(&event(6, 1.0, 1.0, "a"), Verdict::Unique, EventTime { time_ms: 0, clock_ms: 10_000 });
         assert_eq!(exact.len(), 1);
         assert_eq!(exact.at(9_000, &"window:1s".parse().unwrap()).sum(), 2.5);
-        let mut cells = ExactAggregate::new(&given(Method::Cascade));
+        let mut cells = ExactAggregate::new(&parameters(Method::Cascade));
         (0..2).for_each(|_| cells.add(&event(1, 2.6, 1.0, "a"), Verdict::Unique, NOW));
-        assert_eq!(cells.len(), 2, "only sampling sketches know an observation again");
+        assert_eq!(cells.len(), 2, "only sampling sketches ignore repeated observations");
     }
 
     #[test]
-    fn answers_are_those_of_the_definition() {
-        let mut exact = ExactAggregate::new(&given(Method::Cascade));
+    fn answers_match_the_definitions() {
+        let mut exact = ExactAggregate::new(&parameters(Method::Cascade));
         for (id, (value, weight, label, time_ms)) in
             [(4.0, 1.0, "a", 9_000), (1.0, 2.0, "b", 9_000), (9.0, 4.0, "a", 8_000)].into_iter().enumerate()
         {
-            let when = When { time_ms, clock_ms: 9_000 };
+            let when = EventTime { time_ms, clock_ms: 9_000 };
             exact.add(&event(id as u128, value, weight, label), Verdict::Unique, when);
         }
-        exact.settle();
+        exact.sort();
         let decayed = exact.at(9_000, &"exponential:half_life=1s".parse().unwrap());
         let near = |found: f64, truth: f64| assert!((found - truth).abs() < 1e-9, "{found} for {truth}");
         near(decayed.count(), 5.0);

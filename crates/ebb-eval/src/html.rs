@@ -1,15 +1,16 @@
-//! A report as one page that needs nothing but itself: the tables of the terminal, and plots.
+//! A report as one self-contained HTML page: the tables of the terminal, and plots.
 
-use super::checks::{AggregateReport, Check, Point};
+use super::aggregate_check::AggregateReport;
 use super::plot::{Axes, Curve, Stroke, svg};
 use super::report::{Report, StreamReport};
+use super::statistic_check::{AnswerPoint, StatisticCheck};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1340px;padding:0 1rem;color:#222}\
 pre{background:#f6f7f9;padding:1rem;overflow-x:auto;font:12.5px/1.35 ui-monospace,monospace}\
 .plots{display:flex;flex-wrap:wrap;gap:1rem}svg{border:1px solid #ddd;background:#fff;max-width:100%;height:auto}";
 
 impl Report {
-    /// The whole page.
+    /// The report as a self-contained HTML page.
     pub fn page(&self) -> anyhow::Result<String> {
         let title = format!("Ebb on {}", escaped(&self.file));
         let mut page = format!(
@@ -36,8 +37,9 @@ impl StreamReport {
     fn plots(&self) -> anyhow::Result<Vec<String>> {
         let mut plots = vec![self.calibration_plot()?, self.age_plot()?, self.memory_plot()?];
         for aggregate in &self.aggregates {
-            let shown = |check: &&Check| check.statistic == aggregate.shown() || check.statistic == "p90";
-            for check in aggregate.checks.iter().filter(shown) {
+            let is_plotted =
+                |check: &&StatisticCheck| check.statistic == aggregate.plotted_statistic() || check.statistic == "p90";
+            for check in aggregate.checks.iter().filter(is_plotted) {
                 plots.push(over_time_plot(aggregate, check)?);
             }
         }
@@ -47,10 +49,10 @@ impl StreamReport {
     fn calibration_plot(&self) -> anyhow::Result<String> {
         let found = self.calibration.iter().map(|bin| (bin.mean_stated, bin.came_true)).collect();
         let curves = [
-            Curve { label: "as stated", stroke: Stroke::Thin, points: vec![(0.0, 0.0), (1.0, 1.0)] },
-            Curve { label: "came true", stroke: Stroke::Points, points: found },
+            Curve { label: "ideal", stroke: Stroke::Thin, points: vec![(0.0, 0.0), (1.0, 1.0)] },
+            Curve { label: "observed", stroke: Stroke::Points, points: found },
         ];
-        let axes = Axes { title: "Do stated chances come true?", x: "stated chance", y: "came true" };
+        let axes = Axes { title: "Calibration", x: "stated probability of a repeat", y: "observed share" };
         svg(axes, &curves)
     }
 
@@ -58,20 +60,23 @@ impl StreamReport {
         let bins = self.ages.iter().filter(|bin| bin.events > 0);
         let share = |part: u64, of: u64| part as f64 / of as f64;
         let middle = |from: f64, below: Option<f64>| below.map_or(from, |below| (from + below) / 2.0);
-        let wrong = |from: f64, duplicates: u64, events: u64| match from < 1.0 {
+        let error_share = |from: f64, duplicates: u64, events: u64| match from < 1.0 {
             true => share(events - duplicates, events),
             false => share(duplicates, events),
         };
         let points = bins.map(|bin| {
             let x = middle(bin.from, bin.below);
-            ((x, share(bin.called_duplicate, bin.events)), (x, wrong(bin.from, bin.called_duplicate, bin.events)))
+            ((x, share(bin.called_duplicate, bin.events)), (x, error_share(bin.from, bin.called_duplicate, bin.events)))
         });
         let (duplicate, wrong) = points.unzip();
         let curves = [
             Curve { label: "called duplicate", stroke: Stroke::Line, points: duplicate },
             Curve { label: "wrong", stroke: Stroke::Line, points: wrong },
         ];
-        svg(Axes { title: "Answers by age", x: "windows since it was last accepted", y: "share of events" }, &curves)
+        svg(
+            Axes { title: "Decisions by age", x: "windows since the item was last accepted", y: "share of events" },
+            &curves,
+        )
     }
 
     fn memory_plot(&self) -> anyhow::Result<String> {
@@ -88,14 +93,14 @@ impl StreamReport {
 }
 
 impl AggregateReport {
-    /// The statistic that is drawn besides a quantile.
-    fn shown(&self) -> &'static str {
+    /// The statistic that is plotted besides a quantile.
+    fn plotted_statistic(&self) -> &'static str {
         if self.checks.iter().any(|check| check.statistic == "sum") { "sum" } else { "count" }
     }
 }
 
-fn over_time_plot(aggregate: &AggregateReport, check: &Check) -> anyhow::Result<String> {
-    let curve = |label, stroke, of: fn(&Point) -> f64| Curve {
+fn over_time_plot(aggregate: &AggregateReport, check: &StatisticCheck) -> anyhow::Result<String> {
+    let curve = |label, stroke, of: fn(&AnswerPoint) -> f64| Curve {
         label,
         stroke,
         points: check.over_time.iter().map(|point| (point.events as f64, of(point))).collect(),

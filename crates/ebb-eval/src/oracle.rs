@@ -1,42 +1,40 @@
-//! The exact memory that decisions are held against: one entry for every item ever seen.
+//! An exact dedup memory with one entry per distinct item, as the ground truth for decisions.
 //!
-//! It knows two pasts of every item. In the *exact* one, the oracle itself decided, without error: what an unbounded map
-//! with the same window would have answered. In the *told* one, the service decided: what the service's own memory should
-//! hold. They part when `seen: first` and a wrong answer kept an item from being accepted. As in the service, the newest
-//! stamp counts: an event that comes late is a repeat when the item was accepted after it, too.
-//!
-//! Exact, and therefore as large as the number of different items.
+//! It keeps two histories of every item. The *exact* history follows the oracle's own decisions: the answers of an unbounded
+//! map with the same window. The *service* history follows the service's decisions: what its memory should contain. The two
+//! differ under `seen: first` after a wrong decision. As in the service, the newest stamp counts: a late event is a repeat
+//! also when the item was accepted after it.
 
 use std::collections::HashMap;
 
 use ebb_core::{Seen, Verdict};
 use ebb_sketch::hash::Fingerprint;
 
-/// What is true of one event.
+/// The truth about one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Truth {
-    /// How long ago the oracle last accepted (or with `seen: last` saw) the item; absent when never.
+pub struct GroundTruth {
+    /// Time since the oracle last accepted (or with `seen: last` saw) the item; `None` if never.
     pub exact_age: Option<u64>,
-    /// How long ago the service did, by its own decisions.
-    pub told_age: Option<u64>,
+    /// The same by the decisions of the service.
+    pub service_age: Option<u64>,
     pub window: u64,
 }
 
-impl Truth {
-    /// Whether an exact memory calls it a duplicate.
+impl GroundTruth {
+    /// Whether an exact memory would call the event a duplicate.
     pub fn is_repeat(&self) -> bool {
         self.exact_age.is_some_and(|age| age < self.window)
     }
 
-    /// Whether the service's own memory ought to hold it.
-    pub fn is_held(&self) -> bool {
-        self.told_age.is_some_and(|age| age < self.window)
+    /// Whether the memory of the service should contain the item.
+    pub fn is_in_service_memory(&self) -> bool {
+        self.service_age.is_some_and(|age| age < self.window)
     }
 }
 
-/// One event as the oracle sees it. Stamps are event times, or in a window of events how many came before.
+/// An event and the decision of the service. Stamps are event times or, for windows of events, sequence numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct Sighting {
+pub struct DecidedItem {
     pub item: Fingerprint,
     pub stamp: i64,
     pub window: u64,
@@ -44,16 +42,16 @@ pub struct Sighting {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Past {
+struct ItemHistory {
     exact: Option<i64>,
-    told: Option<i64>,
+    service: Option<i64>,
 }
 
-/// See the module.
+/// The histories of all items.
 #[derive(Debug)]
 pub struct Oracle {
     seen: Seen,
-    items: HashMap<Fingerprint, Past>,
+    items: HashMap<Fingerprint, ItemHistory>,
 }
 
 impl Oracle {
@@ -61,24 +59,24 @@ impl Oracle {
         Self { seen, items: HashMap::new() }
     }
 
-    /// What was true of an event before it came; remembers it.
-    pub fn judge(&mut self, sighting: &Sighting) -> Truth {
-        let Sighting { item, stamp, window, verdict } = *sighting;
+    /// The truth about an event before it is added to the histories.
+    pub fn observe(&mut self, decided: &DecidedItem) -> GroundTruth {
+        let DecidedItem { item, stamp, window, verdict } = *decided;
         let past = self.items.entry(item).or_default();
         let age = |of: Option<i64>| of.map(|of| stamp.saturating_sub(of).max(0) as u64);
-        let truth = Truth { exact_age: age(past.exact), told_age: age(past.told), window };
+        let truth = GroundTruth { exact_age: age(past.exact), service_age: age(past.service), window };
         let renew = |of: &mut Option<i64>| *of = Some(of.map_or(stamp, |of| of.max(stamp)));
         if self.seen == Seen::Last || !truth.is_repeat() {
             renew(&mut past.exact);
         }
         if self.seen == Seen::Last || verdict != Verdict::Duplicate {
-            renew(&mut past.told);
+            renew(&mut past.service);
         }
         truth
     }
 
-    /// How many items an exact memory must hold to answer as of `stamp`, when it forgets what is `reach` old.
-    pub fn live(&self, stamp: i64, reach: u64) -> u64 {
+    /// The number of items in an exact memory as of `stamp` that forgets after `reach`.
+    pub fn live_items(&self, stamp: i64, reach: u64) -> u64 {
         let after = stamp.saturating_sub_unsigned(reach);
         self.items.values().filter(|past| past.exact.is_some_and(|exact| exact > after)).count() as u64
     }
@@ -89,41 +87,41 @@ mod tests {
     use super::*;
     use ebb_sketch::random::Random;
 
-    fn sighting(item: u128, stamp: i64, verdict: Verdict) -> Sighting {
-        Sighting { item: Fingerprint(item), stamp, window: 10, verdict }
+    fn decided(item: u128, stamp: i64, verdict: Verdict) -> DecidedItem {
+        DecidedItem { item: Fingerprint(item), stamp, window: 10, verdict }
     }
 
     #[test]
-    fn a_window_holds_the_ages_below_it() {
+    fn window_contains_ages_below_it() {
         for (seen, repeats) in [(Seen::First, [false, true, false, true]), (Seen::Last, [false, true, true, true])] {
             let mut oracle = Oracle::new(seen);
-            let found = [0, 9, 10, 19].map(|at| oracle.judge(&sighting(1, at, Verdict::Unique)).is_repeat());
+            let found = [0, 9, 10, 19].map(|at| oracle.observe(&decided(1, at, Verdict::Unique)).is_repeat());
             assert_eq!(found, repeats, "{seen:?}");
         }
     }
 
     #[test]
-    fn the_two_pasts_part_at_a_wrong_answer() {
+    fn histories_differ_after_a_wrong_decision() {
         let mut oracle = Oracle::new(Seen::First);
-        // A first sighting thrown away: the service holds nothing, an exact memory would.
-        assert!(!oracle.judge(&sighting(1, 0, Verdict::Duplicate)).is_repeat());
-        let second = oracle.judge(&sighting(1, 5, Verdict::Unique));
-        assert_eq!((second.is_repeat(), second.is_held()), (true, false));
-        let third = oracle.judge(&sighting(1, 12, Verdict::Duplicate));
-        assert_eq!((third.exact_age, third.told_age), (Some(12), Some(7)));
-        assert_eq!((third.is_repeat(), third.is_held()), (false, true));
+        // A unique event called duplicate: an exact memory has the item, the service has not.
+        assert!(!oracle.observe(&decided(1, 0, Verdict::Duplicate)).is_repeat());
+        let second = oracle.observe(&decided(1, 5, Verdict::Unique));
+        assert_eq!((second.is_repeat(), second.is_in_service_memory()), (true, false));
+        let third = oracle.observe(&decided(1, 12, Verdict::Duplicate));
+        assert_eq!((third.exact_age, third.service_age), (Some(12), Some(7)));
+        assert_eq!((third.is_repeat(), third.is_in_service_memory()), (false, true));
     }
 
     #[test]
-    fn a_late_event_is_a_repeat_of_what_was_accepted_after_it() {
+    fn late_event_is_a_repeat_of_an_item_accepted_after_it() {
         let mut oracle = Oracle::new(Seen::First);
-        oracle.judge(&sighting(1, 100, Verdict::Unique));
-        assert_eq!(oracle.judge(&sighting(1, 40, Verdict::Duplicate)).exact_age, Some(0));
-        assert_eq!((oracle.live(105, 10), oracle.live(110, 10)), (1, 0));
+        oracle.observe(&decided(1, 100, Verdict::Unique));
+        assert_eq!(oracle.observe(&decided(1, 40, Verdict::Duplicate)).exact_age, Some(0));
+        assert_eq!((oracle.live_items(105, 10), oracle.live_items(110, 10)), (1, 0));
     }
 
     #[test]
-    fn it_answers_like_a_list_of_everything_that_was_accepted() {
+    fn oracle_agrees_with_a_list_of_accepted_events() {
         let (mut oracle, mut random) = (Oracle::new(Seen::First), Random::new(4));
         let mut accepted: Vec<(u128, i64)> = Vec::new();
         for at in 0..4_000 {
@@ -132,7 +130,7 @@ mod tests {
             if !repeat {
                 accepted.push((item, stamp));
             }
-            assert_eq!(oracle.judge(&sighting(item, stamp, Verdict::Late)).is_repeat(), repeat, "{at}");
+            assert_eq!(oracle.observe(&decided(item, stamp, Verdict::Late)).is_repeat(), repeat, "{at}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Curves as SVG texts, to stand inside a page.
+//! Line charts as SVG elements.
 
 use plotters::prelude::*;
 
@@ -20,7 +20,7 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// What the axes are called.
+/// Title and axis labels.
 #[derive(Debug, Clone, Copy)]
 pub struct Axes<'a> {
     pub title: &'a str,
@@ -35,9 +35,9 @@ pub fn svg(axes: Axes<'_>, curves: &[Curve]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+type PlotError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
-fn draw<'a>(text: &'a mut String, axes: Axes<'_>, curves: &[Curve]) -> Result<(), Failure<'a>> {
+fn draw<'a>(text: &'a mut String, axes: Axes<'_>, curves: &[Curve]) -> Result<(), PlotError<'a>> {
     let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let points = || curves.iter().flat_map(|curve| curve.points.iter()).filter(|(x, y)| x.is_finite() && y.is_finite());
@@ -50,10 +50,10 @@ fn draw<'a>(text: &'a mut String, axes: Axes<'_>, curves: &[Curve]) -> Result<()
         .y_label_area_size(72)
         .build_cartesian_2d(left..right, low.min(0.0)..high)?;
     let mut mesh = chart.configure_mesh();
-    mesh.x_desc(axes.x).y_desc(axes.y).x_label_formatter(&short).y_label_formatter(&short);
+    mesh.x_desc(axes.x).y_desc(axes.y).x_label_formatter(&short_label).y_label_formatter(&short_label);
     mesh.max_light_lines(1).light_line_style(WHITE).draw()?;
-    for (place, curve) in curves.iter().enumerate() {
-        let colour = Palette99::pick(place).to_rgba();
+    for (index, curve) in curves.iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
         let drawn = curve.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite());
         let series = match curve.stroke {
             Stroke::Line => chart.draw_series(LineSeries::new(drawn, colour.stroke_width(2)).point_size(2))?,
@@ -70,7 +70,7 @@ fn draw<'a>(text: &'a mut String, axes: Axes<'_>, curves: &[Curve]) -> Result<()
 }
 
 /// `1.5M` instead of 1500000.0.
-fn short(number: &f64) -> String {
+fn short_label(number: &f64) -> String {
     let (scaled, unit) = match number.abs() {
         1e9.. => (number / 1e9, "G"),
         1e6.. => (number / 1e6, "M"),
@@ -80,7 +80,7 @@ fn short(number: &f64) -> String {
     format!("{}{unit}", (scaled * 1e3).round() / 1e3)
 }
 
-/// A little room above; something to see where all is equal.
+/// The range of an axis, with a margin above, and not empty if all values are equal.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     match low < high {
@@ -97,7 +97,7 @@ mod tests {
     const AXES: Axes<'_> = Axes { title: "a < b", x: "x", y: "y" };
 
     #[test]
-    fn a_plot_is_one_svg_element_and_escapes_what_it_is_called() {
+    fn plot_is_one_svg_element_with_an_escaped_title() {
         let points = vec![(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0)];
         let curve = |stroke| Curve { label: "one", stroke, points: points.clone() };
         let text = svg(AXES, &[curve(Stroke::Line), curve(Stroke::Thin), curve(Stroke::Points)]).unwrap();
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_short() {
-        let shown = [0.0, 0.25, 999.0, 5_000.0, 1.5e6, -2e9].map(|number| short(&number));
+    fn axis_labels_use_unit_prefixes() {
+        let shown = [0.0, 0.25, 999.0, 5_000.0, 1.5e6, -2e9].map(|number| short_label(&number));
         assert_eq!(shown, ["0", "0.25", "999", "5k", "1.5M", "-2G"]);
     }
 
     #[test]
-    fn nothing_and_a_single_value_can_be_drawn() {
+    fn empty_and_single_value_curves_can_be_drawn() {
         for points in [vec![], vec![(1.0, 1.0)], vec![(f64::INFINITY, 0.0)]] {
             let curves = [Curve { label: "one", stroke: Stroke::Line, points }];
             assert!(svg(AXES, &curves).unwrap().contains("</svg>"));

@@ -1,132 +1,169 @@
-//! What an evaluation found, as it is written with `--json`.
+//! The result of an evaluation. Its JSON form is the output of `ebb eval --json`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::chance;
-use super::checks::AggregateReport;
-use super::tally::{AgeBin, ChanceBin, Mistakes, OwnAnswers, Penalty};
+use super::aggregate_check::AggregateReport;
+use super::binomial;
+use super::statistic_check::StatisticCheck;
+use super::tally::{AgeBin, CalibrationBin, ErrorCounts, PenaltyTotals, StandardAnswers};
 
-/// Everything, for each stream that read the file.
+/// The results of all streams.
 #[derive(Debug, Serialize)]
 pub struct Report {
+    /// The file that was read.
     pub file: String,
-    /// Lines that are events or claim to be.
+    /// Lines without the header.
     pub lines: u64,
     /// Lines that no stream could read, by reason.
     pub bad_lines: BTreeMap<&'static str, u64>,
+    /// One report per stream.
     pub streams: Vec<StreamReport>,
 }
 
-/// One stream.
+/// The results of one stream.
 #[derive(Debug, Serialize)]
 pub struct StreamReport {
+    /// The name of the stream.
     pub name: String,
+    /// The dedup window, if the filter has one.
     pub window: Option<String>,
+    /// Which event a window is measured from: `first` or `last`.
     pub seen: &'static str,
+    /// The name of the dedup filter.
     pub filter: &'static str,
+    /// The number of shards.
     pub partitions: usize,
-    pub verdicts: Verdicts,
-    /// What the answers rested on.
+    /// Events by verdict.
+    pub verdicts: VerdictTotals,
+    /// Decisions by their basis.
     pub bases: BTreeMap<&'static str, u64>,
-    /// Of the service.
-    pub mistakes: Mistakes,
-    /// Of the same filter without penalties.
-    pub standard: Mistakes,
-    pub penalty: Penalty,
-    pub own_answers: OwnAnswers,
-    pub calibration: Vec<ChanceBin>,
+    /// Wrong decisions of the service.
+    #[serde(rename = "mistakes")]
+    pub errors: ErrorCounts,
+    /// Wrong decisions of the same filter without penalties.
+    #[serde(rename = "standard")]
+    pub standard_errors: ErrorCounts,
+    /// The cost of wrong decisions.
+    pub penalty: PenaltyTotals,
+    /// Guarantees of the filter.
+    #[serde(rename = "own_answers")]
+    pub standard_answers: StandardAnswers,
+    /// Stated probabilities against observed frequencies.
+    pub calibration: Vec<CalibrationBin>,
+    /// Decisions by the age of the item.
     pub ages: Vec<AgeBin>,
+    /// Decisions about items that were never accepted before.
     pub never_seen: AgeBin,
-    pub memory: Memory,
+    /// Memory compared with an exact map.
+    pub memory: MemoryReport,
+    /// One report per aggregate.
     pub aggregates: Vec<AggregateReport>,
-    pub promises: Vec<Promise>,
+    /// Whether the stated guarantees held.
+    #[serde(rename = "promises")]
+    pub guarantees: Vec<GuaranteeCheck>,
 }
 
-/// How many events ended how.
+/// Events by verdict.
 #[derive(Debug, Serialize)]
-pub struct Verdicts {
+pub struct VerdictTotals {
+    /// Events called unique.
     pub unique: u64,
+    /// Events called duplicate.
     pub duplicate: u64,
+    /// Events older than the window.
     pub late: u64,
-    /// By reason.
+    /// Rejected events, by reason.
     pub rejected: BTreeMap<&'static str, u64>,
 }
 
-/// The filter against an exact map of the same reach.
+/// Memory of the filter compared with an exact map of the same window.
 #[derive(Debug, Serialize)]
-pub struct Memory {
+pub struct MemoryReport {
+    /// Memory of the filters.
     pub filter_bytes: u64,
+    /// Largest number of items in an exact map.
     pub exact_items: u64,
+    /// Memory of an exact map with that many items.
     pub exact_bytes: u64,
-    /// At each moment.
+    /// The exact map at each moment.
     pub over_time: Vec<MemoryPoint>,
 }
 
+/// Memory of an exact map at one moment.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct MemoryPoint {
+    /// Events read so far.
     pub events: u64,
+    /// Memory of the exact map.
     pub exact_bytes: u64,
 }
 
-/// Something that is promised, and whether it was kept.
+/// A stated guarantee and whether it held.
 #[derive(Debug, Serialize)]
-pub struct Promise {
-    pub promise: String,
-    pub kept: bool,
-    pub found: String,
+pub struct GuaranteeCheck {
+    /// The guarantee as a sentence.
+    #[serde(rename = "promise")]
+    pub guarantee: String,
+    /// Whether the observations are compatible with it.
+    #[serde(rename = "kept")]
+    pub holds: bool,
+    /// The observations.
+    #[serde(rename = "found")]
+    pub observed: String,
 }
 
 impl Report {
-    /// Every promise that was not kept.
-    pub fn broken(&self) -> impl Iterator<Item = (&str, &Promise)> {
+    /// Every guarantee that did not hold, with the name of its stream.
+    pub fn violations(&self) -> impl Iterator<Item = (&str, &GuaranteeCheck)> {
         let streams = self.streams.iter();
         streams
-            .flat_map(|stream| stream.promises.iter().map(|promise| (stream.name.as_str(), promise)))
-            .filter(|(_, promise)| !promise.kept)
+            .flat_map(|stream| stream.guarantees.iter().map(|check| (stream.name.as_str(), check)))
+            .filter(|(_, check)| !check.holds)
     }
 }
 
-/// What a timing filter's own answers promise.
-pub fn filter_promises(own: &OwnAnswers) -> Vec<Promise> {
-    let OwnAnswers { denied, strangers, taken_for_seen, expected } = *own;
-    let rate = if strangers == 0 { 0.0 } else { expected / strangers as f64 };
+/// The guarantees of a timing filter.
+pub fn filter_guarantees(answers: &StandardAnswers) -> Vec<GuaranteeCheck> {
+    let StandardAnswers { false_negatives, unseen, false_positives, expected_false_positives } = *answers;
+    let rate = if unseen == 0 { 0.0 } else { expected_false_positives / unseen as f64 };
+    let tail = binomial::upper_tail(unseen, false_positives, rate);
     vec![
-        Promise {
-            promise: "what was accepted within the window is never called unique".into(),
-            kept: denied == 0,
-            found: format!("{denied} were"),
+        GuaranteeCheck {
+            guarantee: "an item accepted within the window is never called unique".into(),
+            holds: false_negatives == 0,
+            observed: format!("{false_negatives} violations"),
         },
-        Promise {
-            promise: "strangers are taken for seen as rarely as the filter says".into(),
-            kept: taken_for_seen == 0 || chance::tail(strangers, taken_for_seen, rate) > chance::UNLIKELY,
-            found: format!("{taken_for_seen} of {strangers}, {expected:.2} expected"),
+        GuaranteeCheck {
+            guarantee: "false positives are as rare as the filter estimates".into(),
+            holds: false_positives == 0 || tail > binomial::SIGNIFICANCE,
+            observed: format!("{false_positives} of {unseen} unseen items, {expected_false_positives:.2} expected"),
         },
     ]
 }
 
-/// What the bounds of an aggregate promise.
-pub fn aggregate_promises(aggregate: &AggregateReport) -> Vec<Promise> {
-    let of = |count: fn(&super::checks::Check) -> u64| aggregate.checks.iter().map(count).sum::<u64>();
-    let (certain, outside) = (of(|check| check.certain), of(|check| check.certain_outside));
-    let mut promises = Vec::new();
-    if certain > 0 {
-        promises.push(Promise {
-            promise: format!("{}: certain bounds always hold the truth", aggregate.name),
-            kept: outside == 0,
-            found: format!("{outside} of {certain} did not"),
+/// The guarantees of an aggregate's bounds.
+pub fn aggregate_guarantees(aggregate: &AggregateReport) -> Vec<GuaranteeCheck> {
+    let total = |count: fn(&StatisticCheck) -> u64| aggregate.checks.iter().map(count).sum::<u64>();
+    let mut guarantees = Vec::new();
+    let (answers, outside) = (total(|check| check.deterministic), total(|check| check.deterministic_outside));
+    if answers > 0 {
+        guarantees.push(GuaranteeCheck {
+            guarantee: format!("{}: deterministic bounds always contain the exact answer", aggregate.name),
+            holds: outside == 0,
+            observed: format!("{outside} of {answers} did not"),
         });
     }
-    let (chancy, outside) = (of(|check| check.chancy), of(|check| check.chancy_outside));
+    let (answers, outside) = (total(|check| check.probabilistic), total(|check| check.probabilistic_outside));
     let delta = aggregate.checks.iter().map(|check| check.delta).fold(0.0, f64::max);
-    if chancy > 0 {
-        let likely = aggregate.checks.iter().all(super::checks::Check::holds);
-        promises.push(Promise {
-            promise: format!("{}: bounds fail with a chance of at most {delta}", aggregate.name),
-            kept: likely && chance::tail(chancy, outside, delta) > chance::UNLIKELY,
-            found: format!("{outside} of {chancy} failed"),
+    if answers > 0 {
+        let each_holds = aggregate.checks.iter().all(StatisticCheck::holds);
+        guarantees.push(GuaranteeCheck {
+            guarantee: format!("{}: bounds fail with a probability of at most {delta}", aggregate.name),
+            holds: each_holds && binomial::upper_tail(answers, outside, delta) > binomial::SIGNIFICANCE,
+            observed: format!("{outside} of {answers} failed"),
         });
     }
-    promises
+    guarantees
 }

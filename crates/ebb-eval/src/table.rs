@@ -1,28 +1,30 @@
-//! A report for a terminal.
+//! A report as text for a terminal.
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-use super::checks::{AggregateReport, Check};
-use super::report::{Report, StreamReport};
-use super::tally::{Mistakes, Penalty};
+use super::aggregate_check::AggregateReport;
+use super::report::{GuaranteeCheck, Report, StreamReport};
+use super::statistic_check::StatisticCheck;
+use super::tally::{ErrorCounts, PenaltyTotals};
 
-/// A line under the header is enough.
+/// Only a line under the header.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 impl Report {
-    /// All of it, as tables.
+    /// The report as tables for a terminal.
     pub fn text(&self) -> String {
         let bad: u64 = self.bad_lines.values().sum();
-        let mut text = format!("{}: {} lines, {bad} of them bad{}\n", self.file, self.lines, listed(&self.bad_lines));
+        let mut text =
+            format!("{}: {} lines, {bad} of them bad{}\n", self.file, self.lines, counts_by_name(&self.bad_lines));
         self.streams.iter().for_each(|stream| text += &stream.text());
         text
     }
 }
 
-/// `(a 3, b 1)`, or nothing.
-fn listed(counts: &std::collections::BTreeMap<&'static str, u64>) -> String {
-    let listed: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
-    if listed.is_empty() { String::new() } else { format!(" ({})", listed.join(", ")) }
+/// ` (a 3, b 1)`, or an empty string.
+fn counts_by_name(counts: &std::collections::BTreeMap<&'static str, u64>) -> String {
+    let parts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -54,57 +56,57 @@ impl StreamReport {
             verdicts.unique,
             verdicts.duplicate,
             verdicts.late,
-            listed(&verdicts.rejected),
-            listed(&self.bases).trim_matches([' ', '(', ')']),
+            counts_by_name(&verdicts.rejected),
+            counts_by_name(&self.bases).trim_matches([' ', '(', ')']),
         );
-        text += &self.decisions();
-        text += &self.calibrated();
-        text += &self.remembered();
+        text += &self.error_table();
+        text += &self.calibration_table();
+        text += &self.memory_line();
         if !self.aggregates.is_empty() {
-            text += &aggregates(&self.aggregates);
+            text += &aggregate_table(&self.aggregates);
         }
-        text += &self.promised();
+        text += &self.guarantee_lines();
         text
     }
 
-    fn decisions(&self) -> String {
-        let (service, standard) = (&self.mistakes, &self.standard);
-        let row = |what: String, cells: [String; 3]| [vec![what], cells.to_vec()].concat();
-        let counts = |of: fn(&Mistakes) -> u64, none: u64| [of(service), of(standard), none].map(|n| n.to_string());
-        let Penalty { configured, service: paid, standard_filter, no_filter, .. } = self.penalty;
-        let penalty = if configured { "penalty" } else { "penalty, at 1 a mistake" };
+    fn error_table(&self) -> String {
+        let (service, standard) = (&self.errors, &self.standard_errors);
+        let row = |label: String, cells: [String; 3]| [vec![label], cells.to_vec()].concat();
+        let counts = |of: fn(&ErrorCounts) -> u64, none: u64| [of(service), of(standard), none].map(|n| n.to_string());
+        let PenaltyTotals { configured, service: cost, standard_filter, no_filter, .. } = self.penalty;
+        let penalty = if configured { "penalty" } else { "penalty (1 per error)" };
         let share = |saved: Option<f64>| saved.map_or("-".to_owned(), |saved| format!("{:.1}%", 100.0 * saved));
         let saved = [None, self.penalty.saved_against_standard, self.penalty.saved_against_none].map(share);
-        let firsts = format!("false duplicates, of {} first", service.firsts);
-        let repeats = format!("missed duplicates, of {} repeats", service.repeats);
+        let firsts = format!("false duplicates of {} firsts", service.firsts);
+        let repeats = format!("missed duplicates of {} repeats", service.repeats);
         table(
-            &["against an exact memory", "service", "standard filter", "no filter"],
+            &["compared with an exact memory", "service", "standard filter", "no filter"],
             [
                 row(firsts, counts(|m| m.false_duplicates, 0)),
-                row("  at the window's edge".into(), counts(|m| m.at_the_edge, 0)),
+                row("  at the edge of the window".into(), counts(|m| m.at_the_edge, 0)),
                 row(repeats, counts(|m| m.missed_duplicates, service.repeats)),
-                row("  though accepted by itself".into(), [service.forgotten.to_string(), "-".into(), "-".into()]),
-                row(penalty.into(), [paid, standard_filter, no_filter].map(number)),
+                row("  accepted by the service before".into(), [service.forgotten.to_string(), "-".into(), "-".into()]),
+                row(penalty.into(), [cost, standard_filter, no_filter].map(number)),
                 row("saved by the service".into(), saved),
             ],
         )
     }
 
-    fn calibrated(&self) -> String {
+    fn calibration_table(&self) -> String {
         if self.calibration.is_empty() {
-            return "no chances were stated: the filter's own answers stand\n".to_owned();
+            return "no probabilities were stated: the filter decided without penalties\n".to_owned();
         }
         let rows = self.calibration.iter().map(|bin| {
             let range = format!("{:.1} to {:.1}", bin.from, bin.below);
             vec![range, bin.stated.to_string(), format!("{:.4}", bin.mean_stated), format!("{:.4}", bin.came_true)]
         });
-        table(&["stated chance of a repeat", "how often", "mean", "came true"], rows)
+        table(&["stated probability of a repeat", "answers", "mean stated", "observed"], rows)
     }
 
-    fn remembered(&self) -> String {
+    fn memory_line(&self) -> String {
         let memory = &self.memory;
         format!(
-            "memory: filter {}, exact map {} for {} items at most ({:.2} times the filter)\n",
+            "memory: filter {}, exact map {} for up to {} items ({:.2} times the filter)\n",
             size(memory.filter_bytes),
             size(memory.exact_bytes),
             memory.exact_items,
@@ -112,23 +114,23 @@ impl StreamReport {
         )
     }
 
-    fn promised(&self) -> String {
-        let line = |promise: &super::report::Promise| {
-            format!("{} {}: {}\n", if promise.kept { "kept  " } else { "BROKEN" }, promise.promise, promise.found)
+    fn guarantee_lines(&self) -> String {
+        let line = |check: &GuaranteeCheck| {
+            format!("{} {}: {}\n", if check.holds { "holds   " } else { "VIOLATED" }, check.guarantee, check.observed)
         };
-        self.promises.iter().map(line).collect()
+        self.guarantees.iter().map(line).collect()
     }
 }
 
-/// One row a decay: the worst error of each statistic, and how often bounds did not hold the truth.
-fn aggregates(aggregates: &[AggregateReport]) -> String {
+/// One row per decay: the worst error of each statistic, and how often bounds did not contain the exact answer.
+fn aggregate_table(aggregates: &[AggregateReport]) -> String {
     let mut text = table(
-        &["worst error under", "sum", "count", "mean", "p50", "p90", "p99", "top", "answers", "outside"],
+        &["worst error by decay", "sum", "count", "mean", "p50", "p90", "p99", "top", "answers", "outside"],
         aggregates.iter().flat_map(AggregateReport::rows),
     );
     for one in aggregates {
-        let (kept, exact) = (size(one.memory_bytes), size(one.exact_bytes));
-        text += &format!("{}: {kept} kept, {exact} for exact answers about {} events\n", one.name, one.observations);
+        let (memory, exact) = (size(one.memory_bytes), size(one.exact_bytes));
+        text += &format!("{}: {memory}, exact answers about {} events need {exact}\n", one.name, one.observations);
     }
     text
 }
@@ -138,13 +140,13 @@ impl AggregateReport {
         let mut decays: Vec<&str> = self.checks.iter().map(|check| check.decay.as_str()).collect();
         decays.dedup();
         let row = |decay: &&str| {
-            let checks: Vec<&Check> = self.checks.iter().filter(|check| check.decay == **decay).collect();
+            let checks: Vec<&StatisticCheck> = self.checks.iter().filter(|check| check.decay == **decay).collect();
             let worst = |statistic: &str| {
                 let found = checks.iter().find(|check| check.statistic == statistic);
-                found.map_or("-".to_owned(), |check| error(check.worst_error))
+                found.map_or("-".to_owned(), |check| percent(check.worst_error))
             };
-            let total = |of: fn(&Check) -> u64| checks.iter().map(|check| of(check)).sum::<u64>();
-            let outside = total(|check| check.certain_outside + check.chancy_outside);
+            let total = |of: fn(&StatisticCheck) -> u64| checks.iter().map(|check| of(check)).sum::<u64>();
+            let outside = total(|check| check.deterministic_outside + check.probabilistic_outside);
             let mut cells = vec![format!("{} ({}) {decay}", self.name, self.method)];
             cells.extend(["sum", "count", "mean", "p50", "p90", "p99", "top"].map(worst));
             cells.extend([total(|check| check.answers), outside].map(|count| count.to_string()));
@@ -154,8 +156,8 @@ impl AggregateReport {
     }
 }
 
-/// As a share; nothing where there is none.
-fn error(error: f64) -> String {
+/// An error in percent.
+fn percent(error: f64) -> String {
     if error == 0.0 { "0".into() } else { format!("{:.3}%", 100.0 * error) }
 }
 
@@ -163,7 +165,7 @@ fn number(number: f64) -> String {
     if number.fract() == 0.0 { format!("{number}") } else { format!("{number:.2}") }
 }
 
-/// About so many bytes.
+/// A rounded size.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes}B"),

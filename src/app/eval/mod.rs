@@ -9,11 +9,11 @@ use super::{hash_keys, plans};
 use crate::config::dedup::WindowConfig;
 use crate::config::stream::StreamConfig;
 use crate::config::{Config, ConfigEnum};
-use ebb_eval::{EvalStream, Labels, Report};
+use ebb_eval::{EvalStream, Report, StreamLabels};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::HashKey;
 
-pub use ebb_eval::{DECAYS as EVAL_DECAYS, Format as EvalFormat};
+pub use ebb_eval::{DECAYS as EVAL_DECAYS, InputFormat as EvalFormat};
 
 /// Options of `ebb eval`.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub fn evaluate(config: &Config, options: &EvalOptions) -> anyhow::Result<Report
         format: options.format,
         decays: options.decays.clone(),
         every: options.every,
-        record_bytes_max: config.limits.record.0 as usize,
+        max_record_bytes: config.limits.record.0 as usize,
         now_ms: unix_time_ms(),
     };
     ebb_eval::evaluate(streams(config, &options.streams)?, &offline)
@@ -54,7 +54,7 @@ fn streams(config: &Config, names: &[String]) -> anyhow::Result<Vec<EvalStream>>
             "streams.{name}.event.time: is required by ebb eval, because lines of a file have no timestamp; set the field"
         );
         let plan = plans::plan(stream, &config.limits, &key).with_context(|| format!("streams.{name}"))?;
-        let labels = Labels {
+        let labels = StreamLabels {
             name: name.clone(),
             window: plan.dedup.window().map(|_| match stream.dedup.window {
                 WindowConfig::Time(window) => window.to_string(),

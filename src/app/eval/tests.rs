@@ -3,7 +3,7 @@ use std::fs;
 
 use super::*;
 use crate::kafka::properties;
-use ebb_eval::{StreamReport, chance};
+use ebb_eval::{StreamReport, binomial};
 use ebb_sketch::random::Random;
 use ebb_traffic::requests::{Request, RequestOptions, Requests};
 
@@ -49,7 +49,7 @@ fn columns_with_rfc3339_times_say_the_same_as_json_with_milliseconds() {
     };
     let shown = |report: Report| serde_json::to_string(&report.streams).unwrap();
     let columns = evaluated("a.csv", &csv, &stream("rfc3339")).unwrap();
-    assert!(only(&columns).mistakes.repeats > 50 && only(&columns).aggregates[0].checks.len() >= 10);
+    assert!(only(&columns).errors.repeats > 50 && only(&columns).aggregates[0].checks.len() >= 10);
     assert_eq!(shown(columns), shown(evaluated("a.jsonl", &jsonl, &stream("ms")).unwrap()));
 }
 
@@ -75,13 +75,13 @@ fn windows_of_events_are_measured_in_events_of_each_partition() {
     let report = evaluated("a.jsonl", &jsonl, stream).unwrap();
     let repeats = (0..sent.len()).filter(|at| sent[at.saturating_sub(64)..*at].iter().any(|one| one.0 == sent[*at].0));
     let found = only(&report);
-    assert_eq!(found.mistakes.repeats, repeats.count() as u64);
-    assert_eq!((found.mistakes.missed_duplicates, found.own_answers.denied), (0, 0));
-    assert!(found.mistakes.false_duplicates > 0, "a block of events cannot be told apart");
-    assert_eq!(found.mistakes.false_duplicates, found.mistakes.at_the_edge);
+    assert_eq!(found.errors.repeats, repeats.count() as u64);
+    assert_eq!((found.errors.missed_duplicates, found.standard_answers.false_negatives), (0, 0));
+    assert!(found.errors.false_duplicates > 0, "a block of events cannot be told apart");
+    assert_eq!(found.errors.false_duplicates, found.errors.at_the_edge);
     let apart = evaluated("a.jsonl", &jsonl, &stream.replace("{event", "{partitions: 3, event")).unwrap();
-    assert_eq!(only(&apart).own_answers.denied, 0);
-    assert!(only(&apart).mistakes.repeats > found.mistakes.repeats, "64 events of a third of the stream reach further");
+    assert_eq!(only(&apart).standard_answers.false_negatives, 0);
+    assert!(only(&apart).errors.repeats > found.errors.repeats, "64 events of a third of the stream reach further");
 }
 
 #[test]
@@ -91,14 +91,14 @@ fn a_filter_that_is_too_small_is_found_out_and_penalties_soften_it() {
     let stream =
         |penalty: &str| format!("s: {{event: {{item: ip, time: ts}}, dedup: {{window: 1h, memory: 2KiB{penalty}}}}}");
     let plain = evaluated("a.jsonl", &jsonl, &stream("")).unwrap();
-    let own = &only(&plain).own_answers;
-    assert!(own.taken_for_seen > 1_000 && own.denied == 0, "{own:?}");
+    let own = &only(&plain).standard_answers;
+    assert!(own.false_positives > 1_000 && own.false_negatives == 0, "{own:?}");
     assert!(only(&plain).calibration.is_empty() && !only(&plain).penalty.configured);
     let priced = stream(", penalty: {false_duplicate: 1, missed_duplicate: 0.1}");
     let priced = evaluated("a.jsonl", &jsonl, &priced).unwrap();
     let stream = only(&priced);
-    assert_eq!(stream.standard.false_duplicates, only(&plain).mistakes.false_duplicates);
-    assert!(stream.mistakes.false_duplicates < stream.standard.false_duplicates);
+    assert_eq!(stream.standard_errors.false_duplicates, only(&plain).errors.false_duplicates);
+    assert!(stream.errors.false_duplicates < stream.standard_errors.false_duplicates);
     assert!(stream.penalty.saved_against_standard > Some(0.3), "{:?}", stream.penalty);
     assert!(stream.calibration.iter().map(|bin| bin.stated).sum::<u64>() > 1_000, "{:?}", stream.bases);
     assert!(stream.memory.exact_bytes > 20 * stream.memory.filter_bytes);
@@ -119,16 +119,19 @@ fn likely_bounds_fail_as_rarely_as_stated_over_independent_hash_keys() {
             .unwrap();
         let report = evaluated_in(&folder, "a.tsv", &text, stream).unwrap();
         for check in &only(&report).aggregates[0].checks {
-            assert_eq!((check.certain_outside, check.answers), (0, 1), "{check:?}");
+            assert_eq!((check.deterministic_outside, check.answers), (0, 1), "{check:?}");
             let question = format!("{} {}", check.decay, check.statistic);
-            assert!(check.decay == "window:10s" || check.chancy == 1, "{question} rests on a sample");
-            *failed.entry(question).or_default() += check.chancy_outside;
+            assert!(check.decay == "window:10s" || check.probabilistic == 1, "{question} rests on a sample");
+            *failed.entry(question).or_default() += check.probabilistic_outside;
         }
     }
     assert_eq!(failed.len(), 21, "three decays, seven statistics");
     // Each question alone: one answer a key, and the keys are drawn independently.
     for (question, failures) in &failed {
-        assert!(chance::tail(KEYS, *failures, 0.1) > chance::UNLIKELY, "{question}: {failures} of {KEYS}");
+        assert!(
+            binomial::upper_tail(KEYS, *failures, 0.1) > binomial::SIGNIFICANCE,
+            "{question}: {failures} of {KEYS}"
+        );
     }
 }
 
@@ -138,6 +141,6 @@ fn mistakes_of_the_asker_are_told_with_what_would_be_right() {
     assert!(told("a.csv", "s: {event: {item: ip}}").contains("streams.s.event.time"));
     assert!(told("a.log", "s: {event: {item: ip, time: ts}}").contains("--format jsonl, csv or tsv"));
     let empty = evaluated("a.csv", "ip,ts\n", "s: {event: {item: ip, time: ts}}").unwrap();
-    assert_eq!((empty.lines, only(&empty).mistakes.firsts), (0, 0));
+    assert_eq!((empty.lines, only(&empty).errors.firsts), (0, 0));
     assert!(empty.page().unwrap().ends_with("</html>\n"), "nothing can be drawn, too");
 }
