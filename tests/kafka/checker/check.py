@@ -1,42 +1,42 @@
-"""Checks a run of Ebb from outside: python check.py SPEC.json, findings as JSON on standard output.
+"""Checks the topics of an Ebb run independently of the service: python check.py SPEC.json prints findings as JSON.
 
-Exit status: 0 nothing found, 1 something found, 2 the check itself could not be made. Shares no code with the service.
+Exit status: 0 without findings, 1 with findings, 2 if the check itself failed. Shares no code with the service.
 """
 
 import json
 import sys
 import traceback
 
-from judge import Judge
-from topics import Topics
+from output_checker import OutputChecker
+from topic_reader import TopicReader
 
 
 def check(spec):
-    topics, judge = Topics(spec["brokers"]), Judge(spec)
+    topics, checker = TopicReader(spec["brokers"]), OutputChecker(spec)
     ends = {}
     for topic in spec["outputs"].values():
         for partition, (stable, end) in topics.ends(topic).items():
             ends[f"{topic}/{partition}"] = {"stable": stable, "end": end}
         for record in topics.records(topic):
-            judge.take_output(record)
+            checker.add_output(record)
     committed = topics.committed(spec["group"], spec["input"])
     for partition, (stable, _) in topics.ends(spec["input"]).items():
         ends[f"{spec['input']}/{partition}"] = {"committed": committed[partition], "end": stable}
     for record in topics.records(spec["input"]):
-        judge.take_input(record)
-    judge.take_ends(ends)
-    return judge.report()
+        checker.add_input(record)
+    checker.add_ends(ends)
+    return checker.report()
 
 
 def main():
     try:
         with open(sys.argv[1], encoding="utf-8") as file:
-            found = check(json.load(file))
+            report = check(json.load(file))
     except Exception:
         traceback.print_exc()
         return 2
-    print(json.dumps(found))
-    return 0 if found["ok"] else 1
+    print(json.dumps(report))
+    return 0 if report["ok"] else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Creates SCRAM users and ACLs on a broker: `access.py BROKERS < task.json`.
 
-The task is {"passwords": {user: password}, "allow": [[user, "topic" | "group" | "transactional_id", name, operation], …]}.
-A name that ends with `*` is a prefix. Prints nothing; fails with a traceback.
+The task is {"passwords": {user: password}, "allow": [[user, resource, name, operation], …]} with the resources "topic",
+"group" and "transactional_id". A name that ends with `*` is a prefix. Prints nothing; fails with a traceback.
 """
 
 import json
