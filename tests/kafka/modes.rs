@@ -176,7 +176,7 @@ fn tests_and_demo_run_on_an_existing_cluster() {
     let result = tests.env("KAFKA_BROKERS", &brokers).output().expect("run the tests");
     let output = format!("{}{}", String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
     assert!(result.status.success() && output.contains("1 passed") && !output.contains("SKIPPED"), "{output}");
-    assert!(fixture.admin().length("least.unique") > 1_000, "the tests did not use this cluster");
+    assert!(fixture.admin().length("at-least-once.unique") > 1_000, "the tests did not use this cluster");
     run_demo(&fixture);
 }
 

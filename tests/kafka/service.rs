@@ -60,20 +60,20 @@ fn delivery_modes_work_and_changed_logs_are_refused() {
 }
 
 fn at_least_once_is_exact_without_a_crash(fixture: &ServiceFixture) {
-    fixture.produce("least", 3_000);
-    let config = ServiceConfig { stream: "delivery: at-least-once", ..ServiceConfig::new("least") };
+    fixture.produce("at-least-once", 3_000);
+    let config = ServiceConfig { stream: "delivery: at-least-once", ..ServiceConfig::new("at-least-once") };
     let ebb = Ebb::start(&fixture.write_config(&config), free_address(), &[]);
-    fixture.wait_until_committed("least", 3_000);
+    fixture.wait_until_committed("at-least-once", 3_000);
     ebb.kill();
-    fixture.check("least").assert_clean(3_000);
+    fixture.check("at-least-once").assert_clean(3_000);
 }
 
 /// A service without outputs answers questions, and an event recorded over HTTP becomes a record of the topic.
 fn recorded_events_go_through_the_topic(fixture: &ServiceFixture) {
-    fixture.produce("quiet", 2_000);
-    let config = fixture.write_config(&ServiceConfig { with_outputs: false, ..ServiceConfig::new("quiet") });
+    fixture.produce("no-outputs", 2_000);
+    let config = fixture.write_config(&ServiceConfig { with_outputs: false, ..ServiceConfig::new("no-outputs") });
     let mut ebb = Ebb::start(&config, free_address(), &[]);
-    fixture.wait_until_committed("quiet", 2_000);
+    fixture.wait_until_committed("no-outputs", 2_000);
     ebb.wait_ready(TIMEOUT);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
     let event =
@@ -94,7 +94,7 @@ fn recorded_events_go_through_the_topic(fixture: &ServiceFixture) {
     assert_eq!(anywhere["verdict"], "duplicate", "{anywhere}");
     let (status, unknown_partition) = decide(&ebb, r#""partition":2,"#);
     assert_eq!(status, 404, "{unknown_partition}");
-    assert_eq!(fixture.admin().length("quiet"), 2_002, "the events are not in the topic");
+    assert_eq!(fixture.admin().length("no-outputs"), 2_002, "the events are not in the topic");
     ebb.kill();
     let mut ebb = Ebb::start(&config, free_address(), &[]);
     ebb.wait_ready(TIMEOUT);
@@ -119,12 +119,12 @@ fn wait_for_refusal(ebb: &Ebb) -> String {
 }
 
 fn missing_offset_is_refused(fixture: &ServiceFixture) {
-    fixture.produce("unknown", 100);
-    let config = ServiceConfig { kafka: "start: error", ..ServiceConfig::new("unknown") };
+    fixture.produce("no-offset", 100);
+    let config = ServiceConfig { kafka: "start: error", ..ServiceConfig::new("no-offset") };
     let ebb = Ebb::start(&fixture.write_config(&config), free_address(), &[]);
     let refusal = wait_for_refusal(&ebb);
     assert!(refusal.contains("kafka.start"), "{refusal}");
-    assert_eq!(fixture.committed("unknown"), 0);
+    assert_eq!(fixture.committed("no-offset"), 0);
     assert_eq!(ebb.get("/livez").map(|(status, _)| status), Some(200));
 }
 
@@ -158,38 +158,38 @@ fn commit_offset(fixture: &ServiceFixture, topic: &str, offset: i64) {
 }
 
 fn recreated_topic_is_refused(fixture: &ServiceFixture) {
-    let config = process(fixture, "anew", 1_000);
-    fixture.admin().delete_topic("anew");
-    fixture.admin().create_topic("anew", 2, &[]);
-    fixture.produce("anew", 10);
+    let config = process(fixture, "recreated", 1_000);
+    fixture.admin().delete_topic("recreated");
+    fixture.admin().create_topic("recreated", 2, &[]);
+    fixture.produce("recreated", 10);
     let ebb = Ebb::start(&config, free_address(), &[]);
     let refusal = wait_for_refusal(&ebb);
     assert!(refusal.contains(TOPIC_RECREATED), "{refusal}");
     ebb.kill();
-    assert_eq!(fixture.committed("anew"), 0, "offsets were committed");
+    assert_eq!(fixture.committed("recreated"), 0, "offsets were committed");
     // If the group has plausible offsets again, only the records show that the log is a different one.
-    let mut producer = fixture.start_producer("anew", 3_000, &["--seed", "9"]);
+    let mut producer = fixture.start_producer("recreated", 3_000, &["--seed", "9"]);
     assert!(producer.wait().expect("wait for the producer").success());
-    commit_offset(fixture, "anew", 700);
+    commit_offset(fixture, "recreated", 700);
     let ebb = Ebb::start(&config, free_address(), &[]);
     let refusal = wait_for_refusal(&ebb);
     assert!(refusal.contains(LAST_RECORD_DIFFERS), "{refusal}");
-    assert_eq!(fixture.committed("anew"), 1_400, "offsets were committed");
+    assert_eq!(fixture.committed("recreated"), 1_400, "offsets were committed");
 }
 
 fn deleted_records_are_refused(fixture: &ServiceFixture) {
-    let config = process(fixture, "short", 1_000);
-    fixture.produce("short", 1_000);
-    let (_, end) = fixture.admin().watermarks("short", 0);
-    fixture.admin().delete_records("short", 0, end - 10);
+    let config = process(fixture, "deleted-records", 1_000);
+    fixture.produce("deleted-records", 1_000);
+    let (_, end) = fixture.admin().watermarks("deleted-records", 0);
+    fixture.admin().delete_records("deleted-records", 0, end - 10);
     let ebb = Ebb::start(&config, free_address(), &[]);
     let refusal = wait_for_refusal(&ebb);
     assert!(refusal.contains(RETENTION_REMOVED_RECORDS), "{refusal}");
 }
 
 fn added_partitions_end_the_service(fixture: &ServiceFixture) {
-    let config = process(fixture, "wider", 500);
-    fixture.admin().add_partitions("wider", 3);
+    let config = process(fixture, "added-partitions", 500);
+    fixture.admin().add_partitions("added-partitions", 3);
     let output = Command::new(env!("CARGO_BIN_EXE_ebb")).arg("serve").arg(&config).output().expect("run the service");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
