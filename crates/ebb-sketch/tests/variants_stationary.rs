@@ -10,14 +10,8 @@ use ebb_sketch::filter::structure::stable::{StableFilter, StableSpec};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 
-const TOP: u8 = 7;
-const RULES: [ImportanceRule; 5] = [
-    ImportanceRule::Stable,
-    ImportanceRule::TwoClass { low: 3 },
-    ImportanceRule::MultiClass,
-    ImportanceRule::Harmonic,
-    ImportanceRule::HarmonicLiteral,
-];
+const MAX_VALUE: u8 = 7;
+const RULES: [ImportanceRule; 5] = ImportanceRule::all(MAX_VALUE);
 
 fn times() -> u64 {
     std::env::var("EBB_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1)
@@ -30,7 +24,7 @@ fn item(x: u64) -> Fingerprint {
 fn filled(spec: StableSpec, arrivals: u64) -> StableFilter {
     let mut filter = StableFilter::new(spec);
     for x in 0..arrivals {
-        filter.observe(item(x), 1 + (mix(x) % u64::from(TOP)) as u8, &mut Random::for_record(5, 1, x));
+        filter.observe(item(x), 1 + (mix(x) % u64::from(MAX_VALUE)) as u8, &mut Random::for_record(5, 1, x));
     }
     filter
 }
@@ -40,8 +34,8 @@ fn zero_cells_converge_to_the_predicted_fraction() {
     // Both layouts have 4096 cells.
     for size in [CellLayout::Spread(4_096), CellLayout::Lines(32)] {
         for rule in RULES {
-            let spec = StableSpec::new(size, 5, 10, TOP, rule).unwrap();
-            let predicted = StationaryDistribution::new(&spec, &ValueShares::uniform(TOP)).unwrap().zero_share();
+            let spec = StableSpec::new(size, 5, 10, MAX_VALUE, rule).unwrap();
+            let predicted = StationaryDistribution::new(&spec, &ValueShares::uniform(MAX_VALUE)).unwrap().zero_share();
             let observed = filled(spec, 20_000 * times()).zero_share();
             assert!((observed - predicted).abs() < 0.02, "{size:?} {rule:?}: {observed} against {predicted}");
         }
@@ -50,11 +44,11 @@ fn zero_cells_converge_to_the_predicted_fraction() {
 
 #[test]
 fn tuned_filters_meet_their_false_duplicate_rate() {
-    let (target, values) = (0.1, ValueShares::uniform(TOP));
+    let (target, values) = (0.1, ValueShares::uniform(MAX_VALUE));
     // Lines differ in load, which raises the rate above that of spread cells.
     for (size, above) in [(CellLayout::Spread(16_384), 1.15), (CellLayout::Lines(128), 1.4)] {
         for rule in RULES {
-            let spec = StableSpec::new(size, 5, 1, TOP, rule).unwrap();
+            let spec = StableSpec::new(size, 5, 1, MAX_VALUE, rule).unwrap();
             let tuned = tune_decrements(&spec, &values, target).unwrap();
             let predicted = StationaryDistribution::new(&tuned, &values).unwrap().false_duplicate_rate();
             let filter = filled(tuned, 40_000 * times());
@@ -72,9 +66,9 @@ fn tuned_filters_meet_their_false_duplicate_rate() {
 
 #[test]
 fn items_are_forgotten_as_predicted_by_gap_and_value() {
-    let (gap, values) = (201, ValueShares::uniform(TOP));
+    let (gap, values) = (201, ValueShares::uniform(MAX_VALUE));
     for rule in [ImportanceRule::MultiClass, ImportanceRule::Harmonic] {
-        let spec = StableSpec::new(CellLayout::Spread(512), 4, 8, TOP, rule).unwrap();
+        let spec = StableSpec::new(CellLayout::Spread(512), 4, 8, MAX_VALUE, rule).unwrap();
         let law = StationaryDistribution::new(&spec, &values).unwrap();
         let mut filter = StableFilter::new(spec);
         let (mut random, mut waiting) = (Random::new(9), std::collections::VecDeque::new());
@@ -86,7 +80,7 @@ fn items_are_forgotten_as_predicted_by_gap_and_value() {
                 probed[usize::from(value)] += 1;
                 missed[usize::from(value)] += u32::from(!filter.contains(item));
             }
-            let (item, value) = (item(arrival), 1 + random.below(u64::from(TOP)) as u8);
+            let (item, value) = (item(arrival), 1 + random.below(u64::from(MAX_VALUE)) as u8);
             filter.observe(item, value, &mut random);
             if arrival > 3_000 {
                 waiting.push_back((arrival + gap, item, value));
@@ -104,10 +98,10 @@ fn items_are_forgotten_as_predicted_by_gap_and_value() {
 
 #[test]
 fn the_most_important_class_is_missed_least() {
-    let spec = StableSpec::new(CellLayout::Spread(16_384), 5, 10, TOP, ImportanceRule::MultiClass).unwrap();
-    let law = StationaryDistribution::new(&spec, &ValueShares::uniform(TOP)).unwrap();
+    let spec = StableSpec::new(CellLayout::Spread(16_384), 5, 10, MAX_VALUE, ImportanceRule::MultiClass).unwrap();
+    let law = StationaryDistribution::new(&spec, &ValueShares::uniform(MAX_VALUE)).unwrap();
     let classes = law.missed_by_class(1_500);
-    assert_eq!(classes.len(), usize::from(TOP));
+    assert_eq!(classes.len(), usize::from(MAX_VALUE));
     assert!(classes.windows(2).all(|pair| pair[1].2 < pair[0].2), "{classes:?}");
     let mean: f64 = classes.iter().map(|(_, share, missed)| share * missed).sum();
     assert!((law.missed_overall(1_500) - mean).abs() < 1e-15);
@@ -116,7 +110,7 @@ fn the_most_important_class_is_missed_least() {
 #[test]
 fn the_same_log_and_seed_give_the_same_bytes() {
     for rule in RULES {
-        let spec = StableSpec::new(CellLayout::Lines(4), 5, 10, TOP, rule).unwrap();
+        let spec = StableSpec::new(CellLayout::Lines(4), 5, 10, MAX_VALUE, rule).unwrap();
         let run = |seed: u64| {
             let mut filter = StableFilter::new(spec);
             for x in 0..500 {

@@ -42,11 +42,13 @@ impl ArrivalShare {
     }
 
     /// The share itself.
+    #[inline]
     pub fn get(self) -> f64 {
         self.p
     }
 
     /// ln(1 - share): the log-probability that one arrival is another item.
+    #[inline]
     pub fn log_complement(self) -> f64 {
         self.log_complement
     }
@@ -68,6 +70,7 @@ impl Belief {
     pub const OUTSIDE: Self = Self { inside: 0.0, outside: 1.0 };
 
     /// Scales two weights to sum to 1. Two zero weights, which only an impossible prior produces, give [`Belief::OUTSIDE`].
+    #[inline]
     pub fn normalised(inside: f64, outside: f64) -> Self {
         let scale = 1.0 / (inside + outside);
         if scale.is_finite() { Self { inside: inside * scale, outside: outside * scale } } else { Self::OUTSIDE }

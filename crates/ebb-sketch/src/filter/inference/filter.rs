@@ -7,123 +7,14 @@
 mod codec;
 
 use super::calibration::{Calibration, Outcome};
-use super::decision::{Decision, Penalties};
 use super::posterior::{AgePrior, Posterior};
-use super::prior::{LastSighting, ReusePrior, ReuseSpec};
+use super::prior::{LastSighting, ReusePrior};
+use super::question::{Answer, Basis, Explanation, PriorSpec, Question, Seen};
 use crate::filter::belief::{ArrivalShare, Belief};
 use crate::filter::structure::timing::{
     AgeLikelihood, AgeUnit, ClockSpec, LikelihoodScope, Reading, TimingError, TimingFilter, TimingSpec,
 };
 use crate::hash::Fingerprint;
-
-/// The sighting from which the window is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
-    /// The one answered "unique"; repeats do not renew it.
-    First,
-    /// The latest.
-    Last,
-}
-
-/// Where the prior comes from if the question has no share of its own.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum PriorSpec {
-    /// Every item has this share of arrivals.
-    Constant(ArrivalShare),
-    /// Learned from sampled items.
-    Learned(ReuseSpec),
-}
-
-/// A question about one item.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question {
-    /// The item.
-    pub item: Fingerprint,
-    /// Event time; the window reaches back from here.
-    pub time_ms: i64,
-    /// Length of the window in the unit of the filter's clock; at most the configured window.
-    pub window: u64,
-    /// Costs of wrong answers. Without them the filter's own answer is given.
-    pub penalties: Option<Penalties>,
-    /// The item's share of arrivals, if known.
-    pub share: Option<ArrivalShare>,
-    /// An estimate of the item's frequency, if there is one; it selects the stratum of a learned prior.
-    pub frequency: Option<f64>,
-}
-
-impl Question {
-    /// A question without penalties, share and frequency.
-    pub fn new(item: Fingerprint, time_ms: i64, window: u64) -> Self {
-        Self { item, time_ms, window, penalties: None, share: None, frequency: None }
-    }
-
-    /// The same question with penalties.
-    pub fn with_penalties(self, penalties: Penalties) -> Self {
-        Self { penalties: Some(penalties), ..self }
-    }
-}
-
-/// How an answer was obtained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Basis {
-    /// The filter's own answer, because the question has no penalties.
-    Standard,
-    /// The smallest expected penalty.
-    Posterior,
-    /// The filter's own answer, because the prior is not ready.
-    Learning,
-    /// The filter's own answer, because recent predictions did not come true.
-    Miscalibrated,
-}
-
-impl Basis {
-    /// All variants.
-    pub const ALL: [Self; 4] = [Self::Standard, Self::Posterior, Self::Learning, Self::Miscalibrated];
-
-    /// The name in answers and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Standard => "standard",
-            Self::Posterior => "posterior",
-            Self::Learning => "learning",
-            Self::Miscalibrated => "miscalibrated",
-        }
-    }
-}
-
-/// The answer to a question.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Answer {
-    /// Whether the item is a duplicate.
-    pub duplicate: bool,
-    /// How the answer was obtained.
-    pub basis: Basis,
-    /// Expected penalties; set with [`Basis::Posterior`].
-    pub decision: Option<Decision>,
-    /// Posterior; set with [`Basis::Posterior`].
-    pub belief: Option<Belief>,
-    /// What the timers showed.
-    pub reading: Reading,
-}
-
-/// Details about an item's last sighting.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Explanation {
-    /// The answer to the question.
-    pub answer: Answer,
-    /// The posterior for the window.
-    pub belief: Belief,
-    /// Probability of each block, youngest first; the rest to 1 is "older or never".
-    pub blocks: Vec<f64>,
-    /// The most probable block, unless "older or never" is more probable.
-    pub likely_block: Option<u8>,
-    /// Mean age, in `unit`.
-    pub expected_age: f64,
-    /// The unit of ages.
-    pub unit: AgeUnit,
-    /// Probability that it was never seen; with a learned prior, not within its horizon.
-    pub never: f64,
-}
 
 /// A timing filter with a prior.
 ///

@@ -11,5 +11,7 @@ pub mod distinct;
 mod filter;
 pub mod posterior;
 pub mod prior;
+mod question;
 
-pub use filter::{Answer, Basis, Explanation, InferentialFilter, PriorSpec, Question, Seen};
+pub use filter::InferentialFilter;
+pub use question::{Answer, Basis, Explanation, PriorSpec, Question, Seen};

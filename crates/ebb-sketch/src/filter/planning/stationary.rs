@@ -156,8 +156,8 @@ impl StationaryDistribution {
         self.shares[0]
     }
 
-    /// The chance that an item never seen is decrement for a duplicate: (1 − V_0)^K. In lines, whose loads differ, the rate
-    /// is somewhat higher.
+    /// The probability that an unseen item is reported as a duplicate: (1 − V_0)^K. Lines differ in load, which raises the
+    /// rate somewhat.
     pub fn false_duplicate_rate(&self) -> f64 {
         libm::pow(1.0 - self.shares[0], self.hashes)
     }
@@ -196,10 +196,10 @@ impl StationaryDistribution {
         let mut transitions = vec![vec![0.0; values]; values];
         for (from, row) in transitions.iter_mut().enumerate() {
             let decrement = if from == 0 { 0.0 } else { self.decrement[from - 1] };
-            for (held, chance) in [(from, 1.0 - decrement), (from.saturating_sub(1), decrement)] {
-                row[held] += chance * (1.0 - self.touch);
+            for (value, probability) in [(from, 1.0 - decrement), (from.saturating_sub(1), decrement)] {
+                row[value] += probability * (1.0 - self.touch);
                 for (index, share) in self.raised.0.iter().enumerate() {
-                    row[held.max(index + 1)] += chance * self.touch * share;
+                    row[value.max(index + 1)] += probability * self.touch * share;
                 }
             }
         }

@@ -91,13 +91,7 @@ mod tests {
     use crate::filter::structure::layout::CellLayout;
     use crate::filter::structure::stable::importance::ImportanceRule;
 
-    const RULES: [ImportanceRule; 5] = [
-        ImportanceRule::Stable,
-        ImportanceRule::TwoClass { low: 3 },
-        ImportanceRule::MultiClass,
-        ImportanceRule::Harmonic,
-        ImportanceRule::HarmonicLiteral,
-    ];
+    const RULES: [ImportanceRule; 5] = ImportanceRule::all(7);
 
     #[test]
     fn the_fewest_decrements_that_meet_the_target_are_found() {

@@ -126,16 +126,19 @@ impl CellHasher {
     }
 
     /// Where the cells lie.
+    #[inline]
     pub fn layout(&self) -> CellLayout {
         self.layout
     }
 
     /// Total number of cells.
+    #[inline]
     pub fn cells(&self) -> u64 {
         self.cells
     }
 
     /// Cells per item, repeats included.
+    #[inline]
     pub fn hashes(&self) -> u8 {
         self.hashes
     }

@@ -29,8 +29,13 @@ pub enum ImportanceRule {
 
 impl ImportanceRule {
     /// Two classes, split in the middle of the range.
-    pub fn two_class(max_value: u8) -> Self {
-        Self::TwoClass { low: (max_value / 2).max(1) }
+    pub const fn two_class(max_value: u8) -> Self {
+        Self::TwoClass { low: if max_value < 2 { 1 } else { max_value / 2 } }
+    }
+
+    /// Every rule, the two classes split in the middle of the range.
+    pub const fn all(max_value: u8) -> [Self; 5] {
+        [Self::Stable, Self::two_class(max_value), Self::MultiClass, Self::Harmonic, Self::HarmonicLiteral]
     }
 
     /// The smallest value that an observation of value `value` leaves in its cells.

@@ -74,25 +74,30 @@ impl StableSpec {
     }
 
     /// The mapping from items to cells.
+    #[inline]
     pub fn hasher(&self) -> &CellHasher {
         &self.hasher
     }
 
     /// P: decrements per observation.
+    #[inline]
     pub fn decrements(&self) -> u32 {
         self.decrements
     }
 
     /// M: the largest cell value.
+    #[inline]
     pub fn max_value(&self) -> u8 {
         self.max_value
     }
 
     /// How importance affects raises and decrements.
+    #[inline]
     pub fn rule(&self) -> ImportanceRule {
         self.rule
     }
 
+    #[inline]
     pub(super) fn width(&self) -> CellWidth {
         self.width
     }

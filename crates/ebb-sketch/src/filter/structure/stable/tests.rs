@@ -5,13 +5,7 @@ use super::*;
 use crate::random::mix;
 use proptest::prelude::*;
 
-const RULES: [ImportanceRule; 5] = [
-    ImportanceRule::Stable,
-    ImportanceRule::TwoClass { low: 3 },
-    ImportanceRule::MultiClass,
-    ImportanceRule::Harmonic,
-    ImportanceRule::HarmonicLiteral,
-];
+const RULES: [ImportanceRule; 5] = ImportanceRule::all(7);
 
 fn item(x: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(x)) << 64 | u128::from(mix(!x)))

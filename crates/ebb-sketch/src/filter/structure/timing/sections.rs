@@ -5,6 +5,7 @@ use crate::hash::Fingerprint;
 use crate::random::mix;
 
 /// The line that an item maps to.
+#[inline]
 pub(super) fn line_of(item: Fingerprint, lines: usize) -> usize {
     scale(item.high(), lines as u64) as usize
 }
