@@ -49,7 +49,9 @@ impl AggregateSpec {
         let missed = missed_ms.is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
         let mut combined = CombinedSketches { spec: self, sketches, moment: Moment { now_ms, decay: &decay }, texts };
         let mut result = combined.read(&question.statistic)?;
-        result.mark_incomplete(missed);
+        if missed {
+            result.mark_incomplete();
+        }
         let incomplete = result.is_incomplete();
         Ok(AggregateAnswer { result, decay, incomplete, as_of })
     }
@@ -240,12 +242,11 @@ fn merge_same_text(items: Vec<TopAnswer>) -> Vec<TopAnswer> {
 }
 
 impl AggregateResult {
-    fn mark_incomplete(&mut self, missed: bool) {
-        let mark = |incomplete: &mut bool| *incomplete |= missed;
+    fn mark_incomplete(&mut self) {
         match self {
-            Self::Number(number) => number.iter_mut().for_each(|number| mark(&mut number.incomplete)),
-            Self::Quantiles(quantiles) => quantiles.iter_mut().for_each(|quantile| mark(&mut quantile.incomplete)),
-            Self::Top { total, .. } => mark(&mut total.incomplete),
+            Self::Number(number) => number.iter_mut().for_each(|number| number.incomplete = true),
+            Self::Quantiles(quantiles) => quantiles.iter_mut().for_each(|quantile| quantile.incomplete = true),
+            Self::Top { total, .. } => total.incomplete = true,
         }
     }
 

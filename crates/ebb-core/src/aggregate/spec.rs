@@ -275,15 +275,13 @@ impl AggregateParameters {
                 let content = self.content(scale, epsilon, epsilon / 2.0)?;
                 SketchShape::Division(DivisionShape::new(self.required_decay()?, theta, horizon_ms, content)?)
             }
-            Method::Cascade | Method::Levels => {
-                // The error of a share is (in_time + summary) / (1 - in_time), together epsilon.
-                let summary = epsilon * (1.0 - epsilon) / 2.0;
-                let in_time = if is_plain_count { epsilon } else { epsilon / 2.0 };
-                let content = self.content(scale, 2.0 * summary, summary)?;
-                match self.method {
-                    Method::Cascade => SketchShape::Cascade(Cascade::shape(in_time, horizon_ms, content)?),
-                    _ => SketchShape::Levels(Levels::shape(in_time, horizon_ms, content)?),
-                }
+            Method::Cascade => {
+                let (in_time, content) = self.timeline_content(scale)?;
+                SketchShape::Cascade(Cascade::shape(in_time, horizon_ms, content)?)
+            }
+            Method::Levels => {
+                let (in_time, content) = self.timeline_content(scale)?;
+                SketchShape::Levels(Levels::shape(in_time, horizon_ms, content)?)
             }
         })
     }
@@ -292,12 +290,26 @@ impl AggregateParameters {
         self.decay.clone().ok_or(AggregateSpecError::NoDecay(self.method))
     }
 
+    /// The error in time and the content of the cells of `cascade` and `levels`. The error of a share is
+    /// (in_time + summary) / (1 - in_time), together epsilon.
+    fn timeline_content(&self, scale: Scale) -> Result<(f64, ContentShape), ShapeError> {
+        let is_plain_count = self.of == Measure::Count && self.top.is_none();
+        let in_time = if is_plain_count { self.epsilon } else { self.epsilon / 2.0 };
+        let summary = self.epsilon * (1.0 - self.epsilon) / 2.0;
+        Ok((in_time, self.content(scale, 2.0 * summary, summary)?))
+    }
+
     /// Maximum weight of an element of a sampling sketch.
     pub(super) fn max_integer_weight(&self) -> u32 {
         match self.method {
-            _ if !self.counts_by_weight() => 1,
-            Method::Integral => MAX_INTEGRAL_WEIGHT,
-            _ => MAX_ROBUST_WEIGHT,
+            Method::Integral if self.counts_by_weight() => MAX_INTEGRAL_WEIGHT,
+            Method::Robust if self.counts_by_weight() => MAX_ROBUST_WEIGHT,
+            Method::Robust
+            | Method::Integral
+            | Method::Forward
+            | Method::Division
+            | Method::Cascade
+            | Method::Levels => 1,
         }
     }
 
