@@ -1,17 +1,18 @@
-"""What schemathesis must know to ask good questions: texts of our own formats, and bytes that are exports."""
+"""What schemathesis needs to generate valid requests: values of custom formats, exports, and dependent parameters."""
 
 import os
 import urllib.request
 
 import schemathesis
 from hypothesis import strategies as st
+from schemathesis.generation import GenerationMode
 
 SERVICE = os.environ["EBB_URL"]
 
 
 def fetch(path):
-    with urllib.request.urlopen(SERVICE + path) as answer:
-        return answer.read()
+    with urllib.request.urlopen(SERVICE + path) as response:
+        return response.read()
 
 
 durations = st.builds("{}{}".format, st.integers(1, 5000), st.sampled_from(["ms", "s", "m", "h"]))
@@ -38,22 +39,52 @@ predicates = st.recursive(
     max_leaves=6,
 )
 
-# Mostly what is there: who asks for more waits.
-there = st.sampled_from(["0", "0:0", "1:0", "0:0,1:0", "1:2", "0:1"])
-places = st.one_of(*[there] * 9, st.builds("{}:{}".format, st.integers(0, 3), st.integers(0, 10**6)))
+# Mostly offsets that exist: a request for a later offset waits until its timeout.
+existing = st.sampled_from(["0", "0:0", "1:0", "0:0,1:0", "1:2", "0:1"])
+offsets = st.one_of(*[existing] * 9, st.builds("{}:{}".format, st.integers(0, 3), st.integers(0, 10**6)))
 
 schemathesis.openapi.format("ebb-span", spans)
 schemathesis.openapi.format("ebb-decay", decays)
 schemathesis.openapi.format("ebb-predicate", predicates)
-schemathesis.openapi.format("ebb-at-least", places)
+schemathesis.openapi.format("ebb-at-least", offsets)
 
 
 @schemathesis.hook
 def map_body(ctx, body):
-    """As above for offsets that are numbers: what is right stays right."""
+    """Keeps numeric offsets small, for the same reason."""
     if isinstance(body, dict) and type(body.get("at_least")) is int and body["at_least"] > 2:
         return {**body, "at_least": body["at_least"] % 3}
     return body
+
+
+# OpenAPI cannot express that query parameters depend on a path parameter: these belong to one statistic each.
+STATISTIC_PARAMETERS = {
+    "quantiles": {"phi": "0.5,0.99"},
+    "rank": {"value": "0.25"},
+    "top": {"phi": "0.05"},
+    "share": {"where": "value >= 0.25"},
+}
+OPTIONAL_PARAMETERS = {"top": {"mode"}}
+DEPENDENT = {"phi", "value", "where", "mode"}
+
+
+@schemathesis.hook
+def map_case(ctx, case):
+    """Makes valid queries fit their statistic: adds what it requires, removes what it refuses."""
+    if not case.operation.path.endswith("/{statistic}"):
+        return case
+    if case.meta is not None and case.meta.generation.mode != GenerationMode.POSITIVE:
+        return case
+    statistic = case.path_parameters.get("statistic")
+    required = STATISTIC_PARAMETERS.get(statistic, {})
+    accepted = required.keys() | OPTIONAL_PARAMETERS.get(statistic, set())
+    query = {name: value for name, value in case.query.items() if name not in DEPENDENT or name in accepted}
+    for name, value in required.items():
+        query.setdefault(name, value)
+    if statistic == "top":
+        query["phi"] = str(query["phi"]).split(",")[0]
+    case.query = query
+    return case
 
 
 EXPORTS = [

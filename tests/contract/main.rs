@@ -1,8 +1,8 @@
-//! The API against its own description: every example works, and schemathesis, which makes up requests from the
-//! description, right ones and wrong ones, finds nothing that is not as described.
+//! The API against its OpenAPI description: every example works, and schemathesis, which generates valid and invalid
+//! requests from the description, finds no difference.
 //!
-//! `EBB_CONTRACT=N` lets it make up N requests of each kind for each operation; without it there are few, so that the test
-//! ends within about a minute.
+//! `EBB_CONTRACT=N` sets the number of generated requests of each kind per operation; the default keeps the test to about a
+//! minute.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use support::{Ebb, free_address};
 use tempfile::TempDir;
 
-/// Requests of each kind, where nobody says how many.
-const FEW: &str = "8";
+/// Number of generated requests of each kind per operation, unless `EBB_CONTRACT` is set.
+const DEFAULT_EXAMPLES: &str = "8";
 
-/// A service that has seen some clicks.
+/// A service with recorded clicks.
 struct Service {
     ebb: Ebb,
     _data: TempDir,
@@ -38,23 +38,23 @@ impl Service {
         };
         let clicks: Vec<Value> = (0..400).map(click).collect();
         let body = json!({"events": clicks, "record": true}).to_string();
-        let (status, answer) = ebb.post("/v1/streams/clicks/decide", &body).expect("an answer");
+        let (status, answer) = ebb.post("/v1/streams/clicks/decide", &body).expect("a response");
         assert_eq!(status, 200, "{answer}");
         let visits: Vec<Value> = (0..8).map(|i| json!({"ip": format!("10.0.0.{i}")})).collect();
         let body = json!({"events": visits, "record": true}).to_string();
-        assert_eq!(ebb.post("/v1/streams/counted/decide", &body).expect("an answer").0, 200);
+        assert_eq!(ebb.post("/v1/streams/counted/decide", &body).expect("a response").0, 200);
         Self { ebb, _data: data }
     }
 
-    /// Status and body, which may be no text.
+    /// Status and body, which may be binary.
     fn get(&self, target: &str) -> (u16, Vec<u8>) {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
-        let mut response = agent.get(self.ebb.url(target)).call().expect("an answer");
+        let mut response = agent.get(self.ebb.url(target)).call().expect("a response");
         (response.status().as_u16(), response.body_mut().read_to_vec().expect("a whole body"))
     }
 
     fn description(&self) -> Value {
-        let (status, text) = self.ebb.get("/openapi.json").expect("an answer");
+        let (status, text) = self.ebb.get("/openapi.json").expect("a response");
         assert_eq!(status, 200);
         serde_json::from_str(&text).unwrap()
     }
@@ -64,38 +64,63 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Text as it may stand in a URL.
+/// Percent-encodes a value for a URL.
 fn encoded(value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Array(all) => all.iter().map(Value::to_string).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     };
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
-/// The path with the examples of its parameters, once with those that must be there and once with all that have one.
+/// Each statistic with the parameters it requires.
+const STATISTICS: [(&str, &str); 7] = [
+    ("sum", ""),
+    ("count", ""),
+    ("mean", ""),
+    ("quantiles", "&phi=0.5,0.99"),
+    ("rank", "&value=0.05"),
+    ("top", "&phi=0.05&mode=no-false-positives"),
+    ("share", "&where=value%20%3E%3D%200.25"),
+];
+
+/// The path with the examples of its parameters, once with the required ones and once with all that have an example; for
+/// each statistic, if it has that parameter.
 fn targets(path: &str, operation: &Value) -> Vec<String> {
     let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
     let example = |parameter: &Value| {
         [&parameter["example"], &parameter["schema"]["example"]].into_iter().find(|value| !value.is_null()).map(encoded)
     };
     let mut path = path.to_owned();
+    let mut statistics = vec![("", "")];
     for parameter in parameters.iter().filter(|parameter| parameter["in"] == "path") {
         let name = parameter["name"].as_str().unwrap();
-        path = path.replace(&format!("{{{name}}}"), &example(parameter).expect("a path's parameter has an example"));
+        if name == "statistic" {
+            assert_eq!(parameter["schema"]["enum"], json!(STATISTICS.map(|(name, _)| name)));
+            statistics = STATISTICS.to_vec();
+        } else {
+            let example = example(parameter).expect("a path parameter has an example");
+            path = path.replace(&format!("{{{name}}}"), &example);
+        }
     }
-    let query = |is_wanted: &dyn Fn(&Value) -> bool| {
-        let wanted = parameters.iter().filter(|parameter| parameter["in"] == "query" && is_wanted(parameter));
-        let pairs = wanted.filter_map(|one| Some(format!("{}={}", one["name"].as_str()?, example(one)?)));
+    let query = |is_selected: &dyn Fn(&Value) -> bool| {
+        let selected = parameters.iter().filter(|parameter| parameter["in"] == "query" && is_selected(parameter));
+        let pairs = selected.filter_map(|one| Some(format!("{}={}", one["name"].as_str()?, example(one)?)));
         pairs.collect::<Vec<_>>().join("&")
     };
-    [query(&|parameter| parameter["required"] == true), query(&|_| true)].map(|query| format!("{path}?{query}")).into()
+    let queries = [query(&|parameter| parameter["required"] == true), query(&|_| true)];
+    let target = |(name, required): &(&str, &str), query: &str| {
+        format!("{}?{query}{required}", path.replace("{statistic}", name))
+    };
+    statistics.iter().flat_map(|statistic| queries.iter().map(|query| target(statistic, query))).collect()
 }
 
 #[test]
-fn every_example_of_the_description_works() {
+fn every_example_in_the_description_works() {
     let service = Service::start();
     let described = service.description();
     let mut sent = 0;
@@ -110,13 +135,13 @@ fn every_example_of_the_description_works() {
                 } else if let Some(examples) = content["application/json"]["examples"].as_object() {
                     for (name, example) in examples {
                         let (status, answer) =
-                            service.ebb.post(&target, &example["value"].to_string()).expect("an answer");
+                            service.ebb.post(&target, &example["value"].to_string()).expect("a response");
                         assert_eq!(status, 200, "{target}, {name}: {answer}");
                         assert_ne!(answer["verdict"], "rejected", "{target}, {name}: {answer}");
                         sent += 1;
                     }
                 } else if content.is_null() {
-                    let (status, answer) = service.ebb.post(&target, "").expect("an answer");
+                    let (status, answer) = service.ebb.post(&target, "").expect("a response");
                     assert_eq!(status, 200, "{target}: {answer}");
                     sent += 1;
                 } else {
@@ -130,30 +155,30 @@ fn every_example_of_the_description_works() {
 }
 
 #[test]
-fn schemathesis_finds_nothing() {
+fn schemathesis_finds_no_difference() {
     let fetched = Command::new(root().join("scripts/contract.sh")).status().expect("a shell");
-    assert!(fetched.success(), "the checker cannot be had: {fetched}");
+    assert!(fetched.success(), "schemathesis cannot be installed: {fetched}");
     let service = Service::start();
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root().join("target"), PathBuf::from);
-    let count = std::env::var("EBB_CONTRACT").unwrap_or_else(|_| FEW.into());
-    let checked = checker(&target, &service, &count).output().expect("the checker starts");
-    let told = String::from_utf8_lossy(&checked.stdout);
-    println!("{told}{}", String::from_utf8_lossy(&checked.stderr));
-    assert!(checked.status.success(), "the service and its description differ: {}", checked.status);
-    assert!(told.contains("No issues found"), "nothing was checked");
+    let count = std::env::var("EBB_CONTRACT").unwrap_or_else(|_| DEFAULT_EXAMPLES.into());
+    let checked = schemathesis(&target, &service, &count).output().expect("schemathesis starts");
+    let output = String::from_utf8_lossy(&checked.stdout);
+    println!("{output}{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(checked.status.success(), "the service differs from its description: {}", checked.status);
+    assert!(output.contains("No issues found"), "nothing was checked");
 }
 
-/// Works where nothing is lost that it leaves behind.
-fn checker(target: &Path, service: &Service, count: &str) -> Command {
-    let (place, given) = (target.join("contract"), root().join("tests/contract"));
-    let mut command = Command::new(place.join("venv/bin/schemathesis"));
+/// Runs in the target directory, where it may leave files.
+fn schemathesis(target: &Path, service: &Service, count: &str) -> Command {
+    let (directory, config) = (target.join("contract"), root().join("tests/contract"));
+    let mut command = Command::new(directory.join("venv/bin/schemathesis"));
     command
-        .current_dir(place)
+        .current_dir(directory)
         .env("EBB_URL", service.ebb.url(""))
-        .env("PYTHONPATH", &given)
+        .env("PYTHONPATH", &config)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .arg("--config-file")
-        .arg(given.join("schemathesis.toml"))
+        .arg(config.join("schemathesis.toml"))
         .args(["run", &service.ebb.url("/openapi.json")])
         .args(["--seed", "1", "--max-examples", count, "--no-color"]);
     command

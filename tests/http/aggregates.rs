@@ -1,11 +1,11 @@
-//! Aggregates: questions in the query, answers with their bounds, refusals with their reasons.
+//! Statistics of aggregates: results, bounds and errors.
 
 use serde_json::{Value, json};
 
 use super::support::{NOW, Service, event};
 
-/// 60 visits from 20 addresses in as many seconds, a third of them from the first.
-async fn visited() -> Service {
+/// 60 visits in 60 seconds from 20 addresses, a third of them from the first.
+async fn service_with_visits() -> Service {
     let service = Service::start().await;
     let events: Vec<String> =
         (0..60).map(|i| event(&format!("10.0.0.{}", if i % 3 == 0 { 0 } else { i % 20 }), i)).collect();
@@ -14,30 +14,30 @@ async fn visited() -> Service {
     service
 }
 
-async fn asked(service: &Service, path: &str) -> Value {
+async fn get_statistic(service: &Service, path: &str) -> Value {
     service.get(&format!("/v1/streams/clicks/aggregates/{path}")).await.json()
 }
 
 #[tokio::test]
-async fn counts_are_answered_whole_and_by_key_and_for_any_window() {
-    let service = visited().await;
-    let whole = asked(&service, "visits/count").await;
+async fn count_is_available_in_total_by_key_and_for_any_window() {
+    let service = service_with_visits().await;
+    let whole = get_statistic(&service, "visits/count").await;
     assert_eq!((&whole["value"], &whole["lower"], &whole["upper"]), (&json!(60.0), &json!(60.0), &json!(60.0)));
     assert_eq!(whole["guarantee"], json!({"kind": "exact"}));
     assert_eq!(whole["evidence"]["level"], 0);
     assert_eq!((&whole["decay"], &whole["incomplete"]), (&json!("window:10m"), &json!(false)));
     let as_of = whole["as_of"].as_array().unwrap();
-    assert_eq!(as_of.len(), 2, "one for each partition");
+    assert_eq!(as_of.len(), 2, "one entry per partition");
     assert_eq!(as_of.iter().map(|one| one["next"].as_u64().unwrap()).sum::<u64>(), 60);
-    assert_eq!(asked(&service, "visits/sum?decay=window:10s").await["value"], 10.0);
-    assert_eq!(asked(&service, "visits/count?key=c1").await["value"], 60.0);
-    assert_eq!(asked(&service, "visits/count?part=other").await["value"], 0.0);
+    assert_eq!(get_statistic(&service, "visits/sum?decay=window:10s").await["value"], 10.0);
+    assert_eq!(get_statistic(&service, "visits/count?key=c1").await["value"], 60.0);
+    assert_eq!(get_statistic(&service, "visits/count?part=other").await["value"], 0.0);
 }
 
 #[tokio::test]
 async fn top_items_have_names_and_shares() {
-    let service = visited().await;
-    let top = asked(&service, "visits/top?phi=0.25&mode=no-false-positives").await;
+    let service = service_with_visits().await;
+    let top = get_statistic(&service, "visits/top?phi=0.25&mode=no-false-positives").await;
     assert_eq!(top["items"][0]["name"], "10.0.0.0");
     assert_eq!(top["items"].as_array().unwrap().len(), 1);
     let share = top["items"][0]["share"].as_f64().unwrap();
@@ -46,28 +46,28 @@ async fn top_items_have_names_and_shares() {
 }
 
 #[tokio::test]
-async fn values_come_in_the_units_of_the_events() {
-    let service = visited().await;
+async fn values_have_the_units_of_the_events() {
+    let service = service_with_visits().await;
     let close = |found: &Value, truth: i64| {
         assert!((found.as_f64().unwrap() - truth as f64).abs() < 5_000.0, "{found} for {truth}");
     };
-    let unique = asked(&service, "moments/count").await["value"].as_f64().unwrap();
+    let unique = get_statistic(&service, "moments/count").await["value"].as_f64().unwrap();
     assert!((19.0..=20.0).contains(&unique), "{unique}");
-    let mean = asked(&service, "moments/mean").await;
+    let mean = get_statistic(&service, "moments/mean").await;
     assert!(mean["value"].as_f64().unwrap() > NOW as f64, "{mean}");
-    let quantiles = asked(&service, "moments/quantiles?phi=0.01,1").await;
+    let quantiles = get_statistic(&service, "moments/quantiles?phi=0.01,1").await;
     close(&quantiles["quantiles"][0]["value"], NOW);
     assert!(quantiles["quantiles"][1]["value"].as_f64() > quantiles["quantiles"][0]["value"].as_f64());
-    let rank = asked(&service, &format!("moments/rank?value={}", NOW + 60_000)).await;
+    let rank = get_statistic(&service, &format!("moments/rank?value={}", NOW + 60_000)).await;
     assert_eq!(rank["value"], 1.0);
-    let share = asked(&service, &format!("moments/share?where=value%20%3E%20{}", NOW + 60_000)).await;
+    let share = get_statistic(&service, &format!("moments/share?where=value%20%3E%20{}", NOW + 60_000)).await;
     assert_eq!(share["value"], 0.0);
 }
 
 #[tokio::test]
-async fn every_mistake_is_told_with_what_would_be_right() {
-    let service = visited().await;
-    for (path, status, problem, told) in [
+async fn invalid_request_is_refused_with_a_remedy() {
+    let service = service_with_visits().await;
+    for (path, status, problem, expected_detail) in [
         ("visit/count", 404, "unknown-aggregate", "visits, moments"),
         ("visits/median", 404, "unknown-path", "sum, count, mean"),
         ("visits/count?key=c2", 404, "unknown-key", "other"),
@@ -96,15 +96,15 @@ async fn every_mistake_is_told_with_what_would_be_right() {
     ] {
         let answer = service.get(&format!("/v1/streams/clicks/aggregates/{path}")).await;
         assert_eq!(answer.problem(status), problem, "{path}: {}", answer.text);
-        assert!(answer.detail().contains(told), "{path}: {}", answer.detail());
+        assert!(answer.detail().contains(expected_detail), "{path}: {}", answer.detail());
     }
     let other = service.get("/v1/streams/nope/aggregates/visits/count").await;
     assert_eq!(other.problem(404), "unknown-stream");
 }
 
 #[tokio::test]
-async fn the_status_of_a_stream_shows_its_aggregates() {
-    let service = visited().await;
+async fn stream_status_includes_its_aggregates() {
+    let service = service_with_visits().await;
     let shown = service.get("/v1/streams/clicks").await.json();
     let visits: Vec<&Value> = shown["shards"].as_array().unwrap().iter().map(|shard| &shard["aggregates"][0]).collect();
     assert_eq!(visits.iter().map(|one| one["events"].as_u64().unwrap()).sum::<u64>(), 60);

@@ -5,11 +5,11 @@ use serde_json::json;
 use super::support::{Service, event};
 
 #[tokio::test]
-async fn a_checkpoint_is_answered_when_it_is_stored_up_to_what_was_recorded() {
+async fn checkpoint_response_covers_all_recorded_events() {
     let service = Service::start().await;
     let none = service.post("/v1/checkpoint", "").await.json();
     for one in none["checkpoints"].as_array().unwrap() {
-        assert_eq!(one.get("checkpoint"), None, "nothing was recorded that could be stored: {one}");
+        assert_eq!(one.get("checkpoint"), None, "no event was recorded: {one}");
     }
     let events: Vec<String> = (0..50).map(|i| event(&format!("10.0.0.{i}"), 0)).collect();
     service.decide("clicks", &format!(r#"{{"events":[{}],"record":true}}"#, events.join(","))).await.json();
@@ -25,14 +25,14 @@ async fn a_checkpoint_is_answered_when_it_is_stored_up_to_what_was_recorded() {
         assert!(stored["bytes"].as_u64().unwrap() > 0 && stored["age_ms"].as_u64().unwrap() < 60_000, "{one}");
     }
     let total: u64 = shards.iter().map(|shard| shard["checkpoint"]["next"].as_u64().unwrap()).sum();
-    assert_eq!(total, 50, "all that was recorded");
+    assert_eq!(total, 50, "every recorded event");
     let listed = service.get("/v1/checkpoint").await.json();
     let clicks = listed["checkpoints"].as_array().unwrap().iter().filter(|one| one["stream"] == "clicks").count();
-    assert_eq!((listed["checkpoints"].as_array().unwrap().len(), clicks), (4, 2), "both streams, both shards");
+    assert_eq!((listed["checkpoints"].as_array().unwrap().len(), clicks), (4, 2), "two streams with two shards each");
 }
 
 #[tokio::test]
-async fn many_who_ask_for_checkpoints_while_events_come_are_all_answered() {
+async fn concurrent_checkpoint_requests_are_all_answered() {
     let service = std::sync::Arc::new(Service::start().await);
     let mut asking = tokio::task::JoinSet::new();
     for round in 0..8 {
@@ -54,7 +54,7 @@ async fn many_who_ask_for_checkpoints_while_events_come_are_all_answered() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_of_no_stream_is_refused() {
+async fn checkpoint_of_unknown_stream_is_refused() {
     let service = Service::start().await;
     assert_eq!(service.post("/v1/checkpoint?stream=nope", "").await.problem(404), "unknown-stream");
     assert_eq!(service.post("/v1/checkpoint?streams=clicks", "").await.problem(400), "invalid-query");

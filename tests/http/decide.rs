@@ -1,4 +1,4 @@
-//! Decisions through HTTP.
+//! Decisions.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ fn question(event: &str, rest: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_a_duplicate_until_the_window_is_over() {
+async fn recorded_event_is_a_duplicate_until_the_window_ends() {
     let service = Service::start().await;
     let asked = service.decide("clicks", &question(&event("10.0.0.1", 0), "")).await.json();
     assert_eq!((&asked["verdict"], &asked["as_of"]["next"]), (&json!("unique"), &json!(0)), "{asked}");
-    assert_eq!(asked.get("offset"), None, "a question records nothing");
+    assert_eq!(asked.get("offset"), None, "a question is not recorded");
 
     let recorded = service.decide("clicks", &question(&event("10.0.0.1", 0), r#","record":true"#)).await.json();
     assert_eq!(recorded["verdict"], "unique");
@@ -28,12 +28,12 @@ async fn what_was_recorded_is_a_duplicate_until_the_window_is_over() {
     assert_eq!(asked["as_of"], recorded["as_of"]);
 
     let again = service.decide("clicks", &question(&event("10.0.0.1", 700), r#","record":true"#)).await.json();
-    assert_eq!(again["verdict"], "unique", "a window later");
+    assert_eq!(again["verdict"], "unique", "after the window");
     assert_eq!(again["offset"], 1);
 }
 
 #[tokio::test]
-async fn a_batch_is_decided_in_order_whichever_shards_hold_it() {
+async fn batch_is_decided_in_order_across_shards() {
     let service = Service::start().await;
     let ips: Vec<String> = (0..200).map(|i| format!("10.1.0.{}", i % 150)).collect();
     let events: Vec<String> = ips.iter().map(|ip| event(ip, 0)).collect();
@@ -46,14 +46,14 @@ async fn a_batch_is_decided_in_order_whichever_shards_hold_it() {
         let expected = if place < 150 { "unique" } else { "duplicate" };
         assert_eq!(decision["verdict"], expected, "{place}");
         let partition = decision["as_of"]["partition"].as_u64().unwrap() as usize;
-        assert_eq!(decision["offset"], next[partition], "offsets of a shard follow the order of the batch");
+        assert_eq!(decision["offset"], next[partition], "offsets of a shard are in the order of the batch");
         next[partition] += 1;
     }
-    assert!(next.iter().all(|count| *count > 0), "both shards took part: {next:?}");
+    assert!(next.iter().all(|count| *count > 0), "both shards have events: {next:?}");
 }
 
 #[tokio::test]
-async fn those_who_ask_at_the_same_time_get_each_their_own_answer() {
+async fn concurrent_questions_get_their_own_answers() {
     let service = std::sync::Arc::new(Service::start().await);
     let ip = |number: usize| format!("10.1.0.{number}");
     let known: Vec<String> = (0..200).step_by(2).map(|number| event(&ip(number), 0)).collect();
@@ -64,7 +64,7 @@ async fn those_who_ask_at_the_same_time_get_each_their_own_answer() {
         let (service, body) = (service.clone(), question(&event(&ip(number), 0), ""));
         tokio::spawn(async move { service.decide("clicks", &body).await.json() })
     });
-    // All ask before the first is waited for: the worker finds many questions at once.
+    // All questions are sent before the first answer is awaited, so that the worker receives many at once.
     let asking: Vec<_> = asking.collect();
     for (number, asked) in asking.into_iter().enumerate() {
         let expected = if number % 2 == 0 { "duplicate" } else { "unique" };
@@ -73,7 +73,7 @@ async fn those_who_ask_at_the_same_time_get_each_their_own_answer() {
 }
 
 #[tokio::test]
-async fn a_rejected_event_spoils_no_other_of_its_batch() {
+async fn rejected_event_does_not_affect_its_batch() {
     let service = Service::start().await;
     let body = format!(r#"{{"events":[{},17,{},{{"ip":"x"}}],"record":true}}"#, event("a", 0), event("b", 0));
     let decided = service.decide("clicks", &body).await.json();
@@ -81,14 +81,14 @@ async fn a_rejected_event_spoils_no_other_of_its_batch() {
     assert_eq!(verdicts, ["unique", "rejected", "unique", "rejected"]);
     assert_eq!(decided["decisions"][1]["reason"], "schema");
     assert!(decided["decisions"][1]["detail"].as_str().unwrap().contains("field"));
-    assert_eq!(decided["decisions"][1].get("offset"), None, "what is rejected at the edge is not journalled");
+    assert_eq!(decided["decisions"][1].get("offset"), None, "an unreadable event is not journalled");
     let metrics = service.api.metrics.text();
     assert!(metrics.contains(r#"ebb_rejected_total{reason="schema",stream="clicks"} 2"#), "{metrics}");
     assert!(metrics.contains(r#"ebb_events_total{stream="clicks",verdict="rejected"} 2"#), "{metrics}");
 }
 
 #[tokio::test]
-async fn an_empty_batch_has_no_decisions() {
+async fn empty_batch_has_no_decisions() {
     let service = Service::start().await;
     for record in ["true", "false"] {
         let decided = service.decide("clicks", &format!(r#"{{"events":[],"record":{record}}}"#)).await.json();
@@ -97,7 +97,7 @@ async fn an_empty_batch_has_no_decisions() {
 }
 
 #[tokio::test]
-async fn the_largest_batch_is_taken_and_one_more_event_is_not() {
+async fn batch_size_is_limited() {
     let service = Service::start().await;
     let batch = |count| format!(r#"{{"events":[{}]}}"#, vec![r#"{"ip":1,"campaign":2}"#; count].join(","));
     let decided = service.decide("clicks", &batch(ebb::http::MAX_EVENTS)).await.json();
@@ -107,9 +107,9 @@ async fn the_largest_batch_is_taken_and_one_more_event_is_not() {
     assert!(refused.detail().contains("the batch has 10001 events"), "{}", refused.detail());
 }
 
-/// Every reason that a well-formed body can carry; `empty` cannot: JSON has no value without text.
+/// Every reason that a well-formed body can cause: an event in JSON is never `empty`.
 #[tokio::test]
-async fn every_rejection_is_a_decision_with_its_reason() {
+async fn rejection_is_a_decision_with_its_reason() {
     let service = Service::start().await;
     let deep = format!(r#"{{"ip":"a","campaign":"c","ts":1,"x":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let future = event("a", 10 * 365 * 86_400);
@@ -128,7 +128,7 @@ async fn every_rejection_is_a_decision_with_its_reason() {
         let decided = service.decide("clicks", &question(event, r#","record":true"#)).await.json();
         assert_eq!((&decided["verdict"], &decided["reason"]), (&json!("rejected"), &json!(reason)), "{decided}");
         assert!(decided["detail"].is_string(), "{decided}");
-        assert_eq!(decided.get("offset").is_some(), reason == "future", "only the fold can know the log's time");
+        assert_eq!(decided.get("offset").is_some(), reason == "future", "only the shard knows the time of the log");
     }
     let metrics = service.api.metrics.text();
     for (reason, count) in
@@ -140,19 +140,19 @@ async fn every_rejection_is_a_decision_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_question_needs_only_the_item_and_its_rejections_are_not_counted() {
+async fn question_needs_only_the_item_and_its_rejection_is_not_counted() {
     let service = Service::start().await;
     let asked = service.decide("clicks", r#"{"event":{"ip":"a","campaign":"c"}}"#).await.json();
-    assert_eq!(asked["verdict"], "unique", "without a time the question is about now");
+    assert_eq!(asked["verdict"], "unique", "without a time the question refers to the current time");
     let asked = service.decide("clicks", r#"{"event":{"ip":"a"}}"#).await.json();
     assert_eq!(asked["reason"], "schema");
-    assert!(!service.api.metrics.text().contains("ebb_rejected_total{"), "a question is no event of the log");
+    assert!(!service.api.metrics.text().contains("ebb_rejected_total{"), "a question is not an event");
 }
 
 #[tokio::test]
-async fn a_late_event_is_called_late() {
+async fn late_event_is_called_late() {
     let service = Service::start().await;
-    // Enough items to move the clocks of both shards.
+    // Enough items to advance the clocks of both shards.
     let newer: Vec<String> = (0..20).map(|i| event(&format!("newer{i}"), 10_000)).collect();
     service.decide("clicks", &format!(r#"{{"events":[{}],"record":true}}"#, newer.join(","))).await.json();
     let late = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
@@ -160,7 +160,7 @@ async fn a_late_event_is_called_late() {
 }
 
 #[tokio::test]
-async fn a_question_may_name_a_shorter_window() {
+async fn question_may_request_a_shorter_window() {
     let service = Service::start().await;
     service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
     for (window, verdict) in [("10m", "duplicate"), ("6m", "duplicate"), ("1m", "unique"), ("30s", "unique")] {
@@ -170,32 +170,32 @@ async fn a_question_may_name_a_shorter_window() {
 }
 
 #[tokio::test]
-async fn whole_numbers_are_whole_however_they_are_written() {
+async fn whole_numbers_may_be_written_with_a_fraction_of_zero() {
     let service = Service::start().await;
     let recorded = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
     let own = &recorded["as_of"]["partition"];
     let asked =
         service.decide("clicks", &question(&event("a", 0), &format!(r#","partition":{own}.0,"at_least":0.0"#))).await;
     assert_eq!(asked.json()["verdict"], "duplicate");
-    for (rest, told) in
+    for (rest, expected_detail) in
         [(r#","partition":0.5"#, "0.5"), (r#","at_least":-1.0"#, "-1.0"), (r#","partition":"0""#, "a partition")]
     {
         let refused = service.decide("clicks", &question(&event("a", 0), rest)).await;
         assert_eq!(refused.problem(422), "invalid-question", "{rest}");
-        assert!(refused.detail().contains(told), "{rest}: {}", refused.detail());
+        assert!(refused.detail().contains(expected_detail), "{rest}: {}", refused.detail());
     }
 }
 
 #[tokio::test]
-async fn a_prior_is_read_as_it_is_written() {
+async fn prior_is_parsed_exactly() {
     let service = Service::start().await;
-    // serde_json reads this as 1.
+    // serde_json parses this number as 1.
     let asked = service.decide("clicks", &question(&event("a", 0), r#","prior":0.9999999999999999"#)).await.json();
     assert_eq!(asked["verdict"], "unique");
 }
 
 #[tokio::test]
-async fn windows_of_events_are_asked_in_events() {
+async fn count_window_is_requested_in_events() {
     let service = Service::start().await;
     service.decide("counted", &question(&event("a", 0), r#","record":true"#)).await.json();
     let others: Vec<String> = (0..120).map(|i| event(&format!("b{i}"), 0)).collect();
@@ -209,7 +209,7 @@ async fn windows_of_events_are_asked_in_events() {
 }
 
 #[tokio::test]
-async fn at_least_waits_for_the_offset_that_a_record_was_answered_with() {
+async fn at_least_waits_for_the_offset_of_a_recorded_event() {
     let limits = ebb::http::HttpLimits { request_timeout: std::time::Duration::from_millis(300), ..Default::default() };
     let service = std::sync::Arc::new(Service::with_limits(limits).await);
     let recorded = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
@@ -224,7 +224,7 @@ async fn at_least_waits_for_the_offset_that_a_record_was_answered_with() {
 }
 
 #[tokio::test]
-async fn a_question_that_waits_is_answered_when_the_log_gets_there() {
+async fn waiting_question_is_answered_when_the_log_reaches_at_least() {
     let service = std::sync::Arc::new(Service::start().await);
     let asking = {
         let service = service.clone();
@@ -237,7 +237,7 @@ async fn a_question_that_waits_is_answered_when_the_log_gets_there() {
 }
 
 #[tokio::test]
-async fn the_journal_holds_the_bytes_that_were_sent() {
+async fn journal_contains_the_sent_bytes() {
     let service = Service::start().await;
     let sent = "{ \"ip\" : \"a\\u0062\",\n\t\"campaign\":1.0, \"ts\":1700000000000, \"note\":\"ü\" }";
     let recorded = service.decide("clicks", &question(sent, r#","record":true"#)).await.json();

@@ -1,10 +1,10 @@
-//! How often items came.
+//! Decayed counts of items.
 
 use serde_json::{Value, json};
 
 use super::support::{NOW, Service, event};
 
-async fn recorded(times: usize) -> Service {
+async fn service_with_item(times: usize) -> Service {
     let service = Service::start().await;
     let events = vec![event("a", 0); times].join(",");
     service.decide("clicks", &format!(r#"{{"events":[{events}],"record":true}}"#)).await.json();
@@ -15,36 +15,36 @@ fn item(ip: &str) -> String {
     format!("%7B%22ip%22%3A%22{ip}%22%2C%22campaign%22%3A%22c1%22%7D")
 }
 
-async fn asked(service: &Service, query: &str) -> Value {
+async fn get_frequency(service: &Service, query: &str) -> Value {
     service.get(&format!("/v1/streams/clicks/frequency?{query}")).await.json()
 }
 
-fn is_about(value: &Value, truth: f64) -> bool {
+fn is_close(value: &Value, truth: f64) -> bool {
     value.as_f64().is_some_and(|count| count >= truth - 1e-9 && count <= truth * 1.001)
 }
 
 #[tokio::test]
-async fn an_item_is_counted_and_fades() {
-    let service = recorded(3).await;
-    let found = asked(&service, &format!("item={}", item("a"))).await;
-    assert!(is_about(&found["count"], 3.0), "{found}");
+async fn item_is_counted_with_decay() {
+    let service = service_with_item(3).await;
+    let found = get_frequency(&service, &format!("item={}", item("a"))).await;
+    assert!(is_close(&found["count"], 3.0), "{found}");
     assert_eq!(found["lower_bound"], false);
     assert_eq!((&found["as_of"][0]["next"], &found["as_of"][0]["time_ms"]), (&json!(3), &json!(NOW)), "{found}");
-    assert_eq!(asked(&service, &format!("item={}", item("b"))).await["count"], 0.0);
-    // An hour, the half-life, later in both shards.
+    assert_eq!(get_frequency(&service, &format!("item={}", item("b"))).await["count"], 0.0);
+    // Advances both shards by an hour, the half-life.
     let later: Vec<String> = (0..20).map(|i| event(&format!("later{i}"), 3600)).collect();
     service.decide("clicks", &format!(r#"{{"events":[{}],"record":true}}"#, later.join(","))).await.json();
-    let faded = asked(&service, &format!("item={}", item("a"))).await;
-    assert!(is_about(&faded["count"], 1.5), "{faded}");
+    let faded = get_frequency(&service, &format!("item={}", item("a"))).await;
+    assert!(is_close(&faded["count"], 1.5), "{faded}");
 }
 
 #[tokio::test]
-async fn a_batch_is_counted_in_order_and_a_bad_item_spoils_no_other() {
-    let service = recorded(2).await;
+async fn batch_is_counted_in_order_and_a_rejected_item_does_not_affect_it() {
+    let service = service_with_item(2).await;
     let body = r#"{"items":[{"ip":"a","campaign":"c1"},17,{"ip":"b","campaign":"c1"}]}"#;
     let found = service.post("/v1/streams/clicks/frequency", body).await.json();
     let counts = &found["frequencies"];
-    assert!(is_about(&counts[0]["count"], 2.0), "{found}");
+    assert!(is_close(&counts[0]["count"], 2.0), "{found}");
     assert_eq!((&counts[1]["reason"], counts[1].get("count")), (&json!("schema"), None));
     assert_eq!(counts[2]["count"], 0.0);
     assert!(found["as_of"].as_array().is_some_and(|places| !places.is_empty()), "{found}");
@@ -53,13 +53,13 @@ async fn a_batch_is_counted_in_order_and_a_bad_item_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn who_wrote_an_offset_can_wait_for_it() {
+async fn at_least_waits_for_a_recorded_offset() {
     let limits = ebb::http::HttpLimits { request_timeout: std::time::Duration::from_millis(300), ..Default::default() };
     let service = Service::with_limits(limits).await;
     let recorded = service.decide("clicks", &format!(r#"{{"event":{},"record":true}}"#, event("a", 0))).await.json();
     let partition = recorded["as_of"]["partition"].as_u64().unwrap();
-    let own = asked(&service, &format!("item={}&at_least={partition}:0", item("a"))).await;
-    assert!(is_about(&own["count"], 1.0), "{own}");
+    let own = get_frequency(&service, &format!("item={}&at_least={partition}:0", item("a"))).await;
+    assert!(is_close(&own["count"], 1.0), "{own}");
     for at_least in [format!("{partition}:1"), "5".into()] {
         let path = format!("/v1/streams/clicks/frequency?item={}&at_least={at_least}", item("a"));
         assert_eq!(service.get(&path).await.problem(409), "not-reached", "{path}");
@@ -71,9 +71,9 @@ async fn who_wrote_an_offset_can_wait_for_it() {
 }
 
 #[tokio::test]
-async fn every_mistake_is_told_with_what_would_be_right() {
-    let service = recorded(1).await;
-    for (path, status, problem, told) in [
+async fn invalid_request_is_refused_with_a_remedy() {
+    let service = service_with_item(1).await;
+    for (path, status, problem, expected_detail) in [
         ("clicks/frequency", 400, "invalid-query", "item"),
         ("clicks/frequency?item=1&at_least=x", 400, "invalid-query", "partition:offset"),
         ("clicks/frequency?item=1&partition=-1", 400, "invalid-query", "whole number"),
@@ -84,8 +84,8 @@ async fn every_mistake_is_told_with_what_would_be_right() {
     ] {
         let answer = service.get(&format!("/v1/streams/{path}")).await;
         assert_eq!(answer.problem(status), problem, "{path}: {}", answer.text);
-        assert!(answer.detail().contains(told), "{path}: {}", answer.detail());
+        assert!(answer.detail().contains(expected_detail), "{path}: {}", answer.detail());
     }
-    let unread = asked(&service, "item=%7B").await;
-    assert_eq!(unread["reason"], "parse", "what cannot be read is answered with its reason");
+    let unread = get_frequency(&service, "item=%7B").await;
+    assert_eq!(unread["reason"], "parse", "an unreadable item is answered with its reason");
 }

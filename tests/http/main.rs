@@ -1,15 +1,15 @@
-//! The service over HTTP: what it decides, how it tells mistakes, and what clients cannot do to it.
+//! The HTTP interface: decisions, errors, and limits on clients.
 
 mod aggregates;
+mod auth;
 mod checkpoint;
-mod crowded;
 mod decide;
-mod explain;
+mod explanation;
 mod exports;
+mod file_descriptors;
 mod frequency;
-mod guard;
-mod hostile;
 mod limits;
+mod malformed;
 mod observe;
 mod openapi;
 mod problems;

@@ -1,4 +1,4 @@
-//! The description of the API.
+//! The OpenAPI description.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ async fn description(service: &Service) -> Value {
 }
 
 #[tokio::test]
-async fn the_description_is_openapi_3_1_and_names_every_kind_of_problem() {
+async fn description_is_openapi_3_1_and_lists_every_problem_type() {
     let service = Service::start().await;
     let described = description(&service).await;
     assert!(described["openapi"].as_str().unwrap().starts_with("3.1"), "{}", described["openapi"]);
@@ -22,14 +22,13 @@ async fn the_description_is_openapi_3_1_and_names_every_kind_of_problem() {
     let named: BTreeSet<&str> = named.as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
     assert_eq!(types, named);
     for one in types {
-        assert_eq!(service.get(one).await.json()["type"], one, "a type is found where it says");
+        assert_eq!(service.get(one).await.json()["type"], one, "a type is a path that describes it");
     }
     assert_eq!(service.get("/problems/nope").await.problem(404), "unknown-problem");
 }
 
-/// What a reference points to must be there.
 #[tokio::test]
-async fn every_reference_of_the_description_leads_somewhere() {
+async fn every_reference_in_the_description_resolves() {
     let service = Service::start().await;
     let described = description(&service).await;
     let mut waiting = vec![&described];
@@ -51,14 +50,14 @@ async fn every_reference_of_the_description_leads_somewhere() {
 }
 
 #[tokio::test]
-async fn every_operation_has_a_name_of_its_own_a_summary_and_a_tag() {
+async fn every_operation_has_a_unique_id_a_summary_and_a_tag() {
     let service = Service::start().await;
     let described = description(&service).await;
     let mut names = BTreeSet::new();
     for (path, methods) in described["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let name = operation["operationId"].as_str().unwrap();
-            assert!(names.insert(name), "{name} stands twice");
+            assert!(names.insert(name), "{name} is not unique");
             assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{method} {path}");
             assert!(operation["tags"][0].is_string(), "{method} {path}");
             assert!(operation["responses"]["200"].is_object() && operation["responses"]["503"].is_object());
@@ -68,7 +67,7 @@ async fn every_operation_has_a_name_of_its_own_a_summary_and_a_tag() {
 }
 
 #[tokio::test]
-async fn the_page_needs_nothing_from_elsewhere() {
+async fn docs_page_loads_no_external_resource() {
     let service = Service::start().await;
     let page = service.get("/docs").await;
     assert_eq!((page.status.as_u16(), page.header("content-type")), (200, "text/html; charset=utf-8"));

@@ -1,4 +1,4 @@
-//! Mistakes are told as problems, each with its own type.
+//! Errors are problems, each with its own type.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use ebb::http::{HttpLimits, Routes};
 use ebb::store::StoreOptions;
 use serde_json::Value;
 
-use super::support::{Service, ask, event, open_gate};
+use super::support::{Service, event, open_gate, send_request};
 
 #[tokio::test]
-async fn bodies_that_are_no_question_are_refused_with_what_would_be_right() {
+async fn invalid_body_is_refused_with_a_remedy() {
     let service = Service::start().await;
     let one = event("a", 0);
     let cases = [
@@ -54,17 +54,17 @@ async fn bodies_that_are_no_question_are_refused_with_what_would_be_right() {
 }
 
 #[tokio::test]
-async fn broken_json_is_told_with_its_place() {
+async fn malformed_json_is_refused_with_its_position() {
     let service = Service::start().await;
     let refused = service.decide("clicks", "{\n  \"event\": {},\n  oops\n}").await;
     assert_eq!(refused.problem(400), "invalid-json");
     let problem: Value = serde_json::from_str(&refused.text).unwrap();
     assert_eq!((&problem["line"], &problem["column"]), (&3.into(), &3.into()), "{problem}");
-    assert!(!refused.detail().contains("line"), "the place is said once: {}", refused.detail());
+    assert!(!refused.detail().contains("line"), "the position has fields of its own: {}", refused.detail());
 }
 
 #[tokio::test]
-async fn text_that_is_not_utf_8_is_refused_with_its_place() {
+async fn body_that_is_not_utf_8_is_refused_with_its_position() {
     let service = Service::start().await;
     let refused = service.post("/v1/streams/clicks/decide", &b"{\"event\":\"\xff\"}"[..]).await;
     assert_eq!(refused.problem(400), "invalid-utf-8");
@@ -72,13 +72,13 @@ async fn text_that_is_not_utf_8_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn only_plain_json_is_taken() {
+async fn only_uncompressed_json_is_accepted() {
     let service = Service::start().await;
     let body = format!(r#"{{"event":{}}}"#, event("a", 0));
     let send = |kind: &str, encoding: &str| {
         let request = Request::post("/v1/streams/clicks/decide").header("content-type", kind);
         let request = if encoding.is_empty() { request } else { request.header("content-encoding", encoding) };
-        ask(service.router(), request.body(Body::from(body.clone())).unwrap())
+        send_request(service.router(), request.body(Body::from(body.clone())).unwrap())
     };
     for kind in ["application/json", "Application/JSON; charset=utf-8", "application/vnd.ebb+json"] {
         send(kind, "").await.json();
@@ -93,11 +93,11 @@ async fn only_plain_json_is_taken() {
         assert_eq!(refused.header("accept-encoding"), "identity");
     }
     let bare = Request::post("/v1/streams/clicks/decide").body(Body::from(body.clone())).unwrap();
-    assert_eq!(ask(service.router(), bare).await.problem(415), "unsupported-media-type");
+    assert_eq!(send_request(service.router(), bare).await.problem(415), "unsupported-media-type");
 }
 
 #[tokio::test]
-async fn unknown_places_and_methods_are_told() {
+async fn unknown_paths_streams_and_methods_are_refused() {
     let service = Service::start().await;
     for path in ["/", "/v1", "/v1/streams/clicks/decide/more", "/nowhere", "/v1/streams/", "/v1//streams", "/LIVEZ"] {
         assert_eq!(service.get(path).await.problem(404), "unknown-path", "{path}");
@@ -115,7 +115,7 @@ async fn unknown_places_and_methods_are_told() {
 }
 
 #[tokio::test]
-async fn names_that_are_no_text_are_told() {
+async fn stream_name_that_is_not_utf_8_is_refused() {
     let service = Service::start().await;
     assert_eq!(service.get("/v1/streams/%ff").await.problem(400), "invalid-path");
     for name in ["%00", "clicks%00", "..%2f..%2fetc", "%F0%9F%92%A9", "CLICKS"] {
@@ -124,8 +124,8 @@ async fn names_that_are_no_text_are_told() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_still_restoring_says_so_and_when_to_come_back() {
-    let service = Service::unsettled("gated", HttpLimits::default(), StoreOptions::default());
+async fn restoring_service_is_not_ready_and_says_when_to_retry() {
+    let service = Service::restoring("gated", HttpLimits::default(), StoreOptions::default());
     let body = format!(r#"{{"event":{}}}"#, event("a", 0));
     for refused in [
         service.decide("gated", &body).await,
@@ -148,31 +148,31 @@ async fn a_service_that_is_still_restoring_says_so_and_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_journal_that_takes_nothing_is_told_and_questions_go_on() {
+async fn full_journal_refuses_events_but_not_questions() {
     let full = StoreOptions { reserve_bytes: u64::MAX / 4, ..StoreOptions::default() };
     let service = Service::with(HttpLimits::default(), full).await;
     let refused = service.decide("clicks", &format!(r#"{{"event":{},"record":true}}"#, event("a", 0))).await;
     assert_eq!(refused.problem(503), "journal-unavailable");
     assert_eq!(refused.header("retry-after"), "1");
     let asked = service.decide("clicks", &format!(r#"{{"event":{}}}"#, event("a", 0))).await.json();
-    assert_eq!(asked["verdict"], "unique", "what was not journalled was not folded");
+    assert_eq!(asked["verdict"], "unique", "an event that was not journalled was not applied");
 }
 
 #[tokio::test]
-async fn a_service_that_has_stopped_says_so() {
+async fn stopped_service_refuses_requests() {
     let service = Service::start().await;
     let router = Routes::all(service.api.clone()).into_router();
     service.workers.stop().await;
     for record in ["true", "false"] {
         let body = format!(r#"{{"event":{},"record":{record}}}"#, event("a", 0));
         let request = Request::post("/v1/streams/clicks/decide").header("content-type", "application/json");
-        let refused = ask(router.clone(), request.body(Body::from(body)).unwrap()).await;
+        let refused = send_request(router.clone(), request.body(Body::from(body)).unwrap()).await;
         assert_eq!(refused.problem(503), "stopping");
     }
 }
 
 #[tokio::test]
-async fn a_body_above_the_limit_is_refused_whether_declared_or_not() {
+async fn body_size_is_limited() {
     let limits = HttpLimits { max_body_bytes: 1 << 10, request_timeout: Duration::from_secs(5), ..Default::default() };
     let service = Service::with_limits(limits).await;
     let padded = |bytes: usize| {

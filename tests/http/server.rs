@@ -1,4 +1,4 @@
-//! A service on a real socket, and raw clients.
+//! A service on a real socket, and raw TCP clients.
 
 use std::io::ErrorKind::WouldBlock;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use tokio::time::timeout;
 
 use super::support::{Service, event};
 
-/// Longer than any limit of the tests: what takes this long has no end.
-pub const FOR_EVER: Duration = Duration::from_secs(20);
-/// A limit that is to be met in a test.
+/// Longer than any timeout under test: an operation that takes this long hangs.
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(20);
+/// A timeout under test.
 pub const SHORT: Duration = Duration::from_millis(500);
 
 pub struct Server {
@@ -25,25 +25,25 @@ pub struct Server {
     serving: JoinHandle<()>,
 }
 
-/// No limit of time that a test could meet by accident.
-pub fn patient() -> HttpLimits {
+/// Timeouts that no test reaches by accident.
+pub fn no_timeouts() -> HttpLimits {
     HttpLimits {
-        request_timeout: FOR_EVER * 3,
-        header_timeout: FOR_EVER * 3,
-        first_byte_timeout: FOR_EVER * 3,
-        idle_timeout: FOR_EVER * 3,
-        drain: FOR_EVER * 3,
+        request_timeout: HANG_TIMEOUT * 3,
+        header_timeout: HANG_TIMEOUT * 3,
+        first_byte_timeout: HANG_TIMEOUT * 3,
+        idle_timeout: HANG_TIMEOUT * 3,
+        drain: HANG_TIMEOUT * 3,
         ..HttpLimits::default()
     }
 }
 
 impl Server {
     pub async fn start(limits: HttpLimits) -> Self {
-        Self::encrypted(limits, |_| None).await
+        Self::with_tls(limits, |_| None).await
     }
 
-    /// With the TLS that `tls` makes of the service's metrics.
-    pub async fn encrypted(limits: HttpLimits, tls: impl FnOnce(&Metrics) -> Option<ServerTls>) -> Self {
+    /// With the TLS configuration that `tls` returns for the metrics of the service.
+    pub async fn with_tls(limits: HttpLimits, tls: impl FnOnce(&Metrics) -> Option<ServerTls>) -> Self {
         let service = Service::with_limits(limits).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, tls) = (listener.local_addr().unwrap(), tls(&service.api.metrics));
@@ -59,15 +59,15 @@ impl Server {
         Client(TcpStream::connect(self.address).await.unwrap())
     }
 
-    /// Sends bytes on a connection of their own and returns all that comes back until it is closed.
+    /// Sends bytes on a new connection and returns everything received until it is closed.
     pub async fn exchange(&self, bytes: &[u8]) -> String {
         let mut client = self.connect().await;
         client.send(bytes).await;
         client.rest().await
     }
 
-    /// A healthy decision, on a connection of its own.
-    pub async fn assert_answers(&self) {
+    /// Sends a valid request on a new connection.
+    pub async fn assert_serving(&self) {
         let answer = self.exchange(decision("connection: close\r\n").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains(r#"{"verdict":"unique","#), "{answer}");
@@ -77,13 +77,13 @@ impl Server {
         self.service.api.metrics.http_timeouts.with_label_values(&[phase]).get()
     }
 
-    pub fn ask_to_stop(self) -> (JoinHandle<()>, Service) {
+    pub fn shut_down(self) -> (JoinHandle<()>, Service) {
         self.shutdown.send(()).unwrap();
         (self.serving, self.service)
     }
 }
 
-/// A healthy request with further header lines.
+/// A valid request with additional header lines.
 pub fn decision(headers: &str) -> String {
     let body = format!(r#"{{"event":{}}}"#, event("a", 0));
     post(&format!("content-length: {}\r\n{headers}", body.len()), &body)
@@ -98,12 +98,12 @@ pub fn post(headers: &str, body: &str) -> String {
 pub struct Client(pub TcpStream);
 
 impl Client {
-    /// Sends as much as the server takes: it may have closed already, which the answer tells.
+    /// Sends as much as the server accepts: it may have closed the connection already.
     pub async fn send(&mut self, bytes: &[u8]) {
-        timeout(FOR_EVER, self.write(bytes)).await.expect("the server reads or closes");
+        timeout(HANG_TIMEOUT, self.write(bytes)).await.expect("the server reads or closes");
     }
 
-    /// Whether the connection took it all.
+    /// Whether everything was sent.
     pub async fn write(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             self.0.writable().await.unwrap();
@@ -116,7 +116,7 @@ impl Client {
         true
     }
 
-    /// Nothing when the connection is closed, properly or by a reset.
+    /// Empty when the connection is closed or reset.
     async fn read(&mut self) -> Vec<u8> {
         let mut bytes = vec![0; 64 << 10];
         loop {
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// All that comes until the connection is closed.
+    /// Everything received until the connection is closed.
     pub async fn rest(&mut self) -> String {
         let reading = async {
             let mut all = Vec::new();
@@ -143,24 +143,24 @@ impl Client {
                 all.extend(more);
             }
         };
-        timeout(FOR_EVER, reading).await.expect("the server closes the connection")
+        timeout(HANG_TIMEOUT, reading).await.expect("the server closes the connection")
     }
 
-    /// Bytes that come within `wait`; none when it is over, an end when the connection is closed.
-    pub async fn within(&mut self, wait: Duration) -> Came {
+    /// What is received within `wait`.
+    pub async fn within(&mut self, wait: Duration) -> ClientInput {
         match timeout(wait, self.read()).await {
-            Err(_) => Came::Nothing,
-            Ok(bytes) if bytes.is_empty() => Came::End,
-            Ok(bytes) => Came::Bytes(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(_) => ClientInput::Nothing,
+            Ok(bytes) if bytes.is_empty() => ClientInput::End,
+            Ok(bytes) => ClientInput::Bytes(String::from_utf8_lossy(&bytes).into_owned()),
         }
     }
 
-    /// One answer on a connection that stays open.
+    /// One response on a connection that stays open.
     pub async fn answer(&mut self) -> String {
         let mut text = String::new();
         loop {
-            match self.within(FOR_EVER).await {
-                Came::Bytes(more) => text += &more,
+            match self.within(HANG_TIMEOUT).await {
+                ClientInput::Bytes(more) => text += &more,
                 other => panic!("{other:?} after {text:?}"),
             }
             if let Some((head, body)) = text.split_once("\r\n\r\n") {
@@ -174,18 +174,18 @@ impl Client {
 }
 
 #[derive(Debug, PartialEq)]
-pub enum Came {
+pub enum ClientInput {
     Nothing,
     Bytes(String),
     End,
 }
 
-/// Waits until something is true that no message tells.
+/// Polls a condition that no message announces.
 pub async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     let waiting = async {
         while !check() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(FOR_EVER, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+    timeout(HANG_TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
 }

@@ -1,14 +1,15 @@
-//! Streams and probes.
+//! Status of streams, probes and metrics.
 
 use axum::body::Body;
 use axum::http::Request;
 use ebb::http::Routes;
+use ebb_core::Reason;
 use serde_json::json;
 
-use super::support::{Service, ask, event};
+use super::support::{Service, event, send_request};
 
 #[tokio::test]
-async fn streams_are_listed_with_what_they_remember() {
+async fn streams_are_listed_with_their_configuration() {
     let service = Service::start().await;
     let listed = service.get("/v1/streams").await.json();
     let stream = |name: &str, window: &str| {
@@ -29,7 +30,7 @@ async fn streams_are_listed_with_what_they_remember() {
 }
 
 #[tokio::test]
-async fn a_stream_shows_its_shards_in_figures() {
+async fn stream_status_includes_its_shards() {
     let service = Service::start().await;
     let events: Vec<String> = (0..100).map(|i| event(&format!("10.0.0.{}", i % 80), 0)).collect();
     let body = format!(r#"{{"events":[{}],"record":true}}"#, events.join(","));
@@ -49,13 +50,53 @@ async fn a_stream_shows_its_shards_in_figures() {
         assert_eq!(shard["as_of"]["partition"], partition);
         assert!(shard["fill"].as_f64().unwrap() > 0.0 && shard["false_duplicate_rate"].is_f64(), "{shard}");
         assert!(shard["memory_bytes"].as_u64().unwrap() >= 64 << 10, "{shard}");
-        assert_eq!(shard.get("checkpoint"), None, "none was taken");
+        assert_eq!(shard.get("checkpoint"), None, "none was stored");
         assert_eq!(shard["lag"], 0);
     }
 }
 
+/// Events are rejected at the edge (`schema`, `parse`) and by the shards (`future`): both are in both places.
 #[tokio::test]
-async fn metrics_are_in_the_text_format() {
+async fn stream_status_and_metrics_have_the_same_counts() {
+    let service = Service::start().await;
+    let future = event("future", 10 * 365 * 86_400);
+    let unreadable = r#"17,{"ip":"a"},{"ip":1e999,"campaign":"c","ts":1}"#;
+    let events = [event("a", 0), event("a", 1), event("b", 1), unreadable.into(), future].join(",");
+    service.decide("clicks", &format!(r#"{{"events":[{events}],"record":true}}"#)).await.json();
+
+    let shown = service.get("/v1/streams/clicks").await.json();
+    let metrics = &service.api.metrics;
+    let mut rejected = 0;
+    for reason in Reason::ALL.map(Reason::name) {
+        let in_metrics = metrics.rejected.with_label_values(&["clicks", reason]).get();
+        assert_eq!(shown["events"]["rejected"][reason], in_metrics, "{reason}");
+        rejected += in_metrics;
+    }
+    for verdict in ["unique", "duplicate", "late"] {
+        let in_metrics = metrics.events.with_label_values(&["clicks", verdict]).get();
+        assert_eq!(shown["events"][verdict], in_metrics, "{verdict}");
+    }
+    assert_eq!(metrics.events.with_label_values(&["clicks", "rejected"]).get(), rejected);
+    let expected =
+        json!({"schema": 2, "parse": 1, "future": 1, "empty": 0, "encoding": 0, "limits": 0, "duplicate_key": 0});
+    assert_eq!(shown["events"]["rejected"], expected);
+    assert_eq!((&shown["events"]["unique"], &shown["events"]["duplicate"]), (&json!(2), &json!(1)));
+}
+
+/// The counts of a shard are part of its state, which replaying the log must reproduce.
+#[tokio::test]
+async fn shard_counts_exclude_edge_rejections() {
+    let service = Service::start().await;
+    let body = format!(r#"{{"events":[17,{}],"record":true}}"#, event("a", 0));
+    service.decide("clicks", &body).await.json();
+    let shown = service.get("/v1/streams/clicks").await.json();
+    for shard in shown["shards"].as_array().unwrap() {
+        assert_eq!(shard["events"]["rejected"]["schema"], 0, "{shard}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_in_the_prometheus_text_format() {
     let service = Service::start().await;
     let metrics = service.get("/metrics").await;
     assert_eq!(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
@@ -63,15 +104,15 @@ async fn metrics_are_in_the_text_format() {
 }
 
 #[tokio::test]
-async fn the_admin_routes_stand_apart_from_the_service() {
+async fn admin_routes_are_separate_from_the_service() {
     let service = Service::start().await;
     let admin = || Routes::admin(service.api.clone()).into_router();
     let public = || Routes::service(service.api.clone()).into_router();
     let get = |path: &str| Request::get(path).body(Body::empty()).unwrap();
     for path in ["/livez", "/readyz", "/healthz", "/metrics"] {
-        assert_eq!(ask(admin(), get(path)).await.status, 200, "{path}");
-        assert_eq!(ask(public(), get(path)).await.problem(404), "unknown-path");
+        assert_eq!(send_request(admin(), get(path)).await.status, 200, "{path}");
+        assert_eq!(send_request(public(), get(path)).await.problem(404), "unknown-path");
     }
-    ask(public(), get("/v1/streams")).await.json();
-    assert_eq!(ask(admin(), get("/v1/streams")).await.problem(404), "unknown-path");
+    send_request(public(), get("/v1/streams")).await.json();
+    assert_eq!(send_request(admin(), get("/v1/streams")).await.problem(404), "unknown-path");
 }

@@ -1,4 +1,4 @@
-//! A service on a store of its own, asked with and without sockets.
+//! A service with a temporary store.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
@@ -24,11 +24,11 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// In ms: events of the tests happen around it, long before the wall clock.
+/// Base time of the events in milliseconds, long before the wall clock.
 pub const NOW: i64 = 1_700_000_000_000;
 
-/// A running service. `clicks` has a window of ten minutes and counts items, `counted` has one of 100 events; both have
-/// two partitions.
+/// A running service. The stream `clicks` has a window of ten minutes and a frequency view, `counted` has a window of 100
+/// events; both have two partitions.
 pub struct Service {
     pub api: Arc<Api>,
     pub workers: Workers,
@@ -37,7 +37,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Ready to answer.
+    /// Returns once the service is ready.
     pub async fn start() -> Self {
         Self::with(HttpLimits::default(), StoreOptions::default()).await
     }
@@ -47,14 +47,14 @@ impl Service {
     }
 
     pub async fn with(limits: HttpLimits, store: StoreOptions) -> Self {
-        let service = Self::unsettled("clicks", limits, store);
+        let service = Self::restoring("clicks", limits, store);
         service.api.streams.settled().await;
         service
     }
 
-    /// Perhaps still restoring.
-    pub fn unsettled(name: &str, limits: HttpLimits, store: StoreOptions) -> Self {
-        listen_to_logs();
+    /// Returns while shards may still be restoring.
+    pub fn restoring(name: &str, limits: HttpLimits, store: StoreOptions) -> Self {
+        capture_logs();
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(dir.path(), StoreOptions { headroom: 1, ..store }).unwrap();
         let options = WorkersOptions { store: Arc::new(store), metrics: Metrics::new() };
@@ -76,22 +76,22 @@ impl Service {
         Routes::all(self.api.clone()).into_router()
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
-        ask(self.router(), Request::get(path).body(Body::empty()).unwrap()).await
+    pub async fn get(&self, path: &str) -> TestResponse {
+        send_request(self.router(), Request::get(path).body(Body::empty()).unwrap()).await
     }
 
-    pub async fn decide(&self, stream: &str, body: &str) -> Answer {
+    pub async fn decide(&self, stream: &str, body: &str) -> TestResponse {
         self.post(&format!("/v1/streams/{stream}/decide"), body.to_owned()).await
     }
 
-    pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> Answer {
+    pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> TestResponse {
         let request = Request::post(path).header("content-type", "application/octet-stream");
-        ask(self.router(), request.body(Body::from(body)).unwrap()).await
+        send_request(self.router(), request.body(Body::from(body)).unwrap()).await
     }
 
-    pub async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
+    pub async fn post(&self, path: &str, body: impl Into<Body>) -> TestResponse {
         let request = Request::builder().method(Method::POST).uri(path).header("content-type", "application/json");
-        ask(self.router(), request.body(body.into()).unwrap()).await
+        send_request(self.router(), request.body(body.into()).unwrap()).await
     }
 }
 
@@ -116,7 +116,7 @@ fn frequency() -> FrequencySpec {
     FrequencySpec::Forward(ForwardSpec::new(CellLayout::in_memory(64 << 10).unwrap(), 3, 3_600_000).unwrap())
 }
 
-/// How many, by campaign and address.
+/// Counts by campaign and address.
 fn visits() -> AggregateSpec {
     AggregateSpec::new(AggregateParameters {
         name: "visits".into(),
@@ -137,7 +137,7 @@ fn visits() -> AggregateSpec {
     .unwrap()
 }
 
-/// The times of the unique ones, in seconds.
+/// The times of unique events, in seconds.
 fn moments() -> AggregateSpec {
     let visits = visits().parameters().clone();
     AggregateSpec::new(AggregateParameters {
@@ -155,30 +155,30 @@ fn moments() -> AggregateSpec {
     .unwrap()
 }
 
-/// An event of the tests, `seconds` after [`NOW`].
+/// An event `seconds` after [`NOW`].
 pub fn event(ip: &str, seconds: i64) -> String {
     format!(r#"{{"ip":"{ip}","campaign":"c1","ts":{}}}"#, NOW + seconds * 1000)
 }
 
-/// What came back.
+/// A response with its body.
 #[derive(Debug)]
-pub struct Answer {
+pub struct TestResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub text: String,
     pub bytes: Vec<u8>,
 }
 
-pub async fn ask(router: Router, request: Request<Body>) -> Answer {
+pub async fn send_request(router: Router, request: Request<Body>) -> TestResponse {
     let response = router.oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap().to_vec();
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Answer { status: parts.status, headers: parts.headers, text, bytes }
+    TestResponse { status: parts.status, headers: parts.headers, text, bytes }
 }
 
-impl Answer {
-    /// The JSON of a decision.
+impl TestResponse {
+    /// The JSON body of a successful response.
     pub fn json(&self) -> Value {
         assert_eq!(self.status, StatusCode::OK, "{}", self.text);
         assert_eq!(self.header("content-type"), "application/json");
@@ -189,7 +189,7 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The name of the problem, once its form is checked.
+    /// The slug of the problem, after checking its form.
     pub fn problem(&self, status: u16) -> String {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         assert_eq!(self.header("content-type"), "application/problem+json");
@@ -206,22 +206,22 @@ impl Answer {
     }
 }
 
-/// Everything the crate logs, and a gate that shards of streams named `gated` must pass to be restored.
-struct Logs;
+/// Captures the log of the crate and blocks the restore of streams named `gated` until the gate is opened.
+struct LogCapture;
 
-static LOGGED: Mutex<String> = Mutex::new(String::new());
+static LOG: Mutex<String> = Mutex::new(String::new());
 static GATE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
-static LISTENING: LazyLock<()> = LazyLock::new(|| {
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Logs)).unwrap();
+static CAPTURE: LazyLock<()> = LazyLock::new(|| {
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(LogCapture)).unwrap();
 });
 
-fn listen_to_logs() {
-    LazyLock::force(&LISTENING);
+fn capture_logs() {
+    LazyLock::force(&CAPTURE);
 }
 
-/// All that was logged so far.
+/// The log so far.
 pub fn logged() -> String {
-    LOGGED.lock().unwrap().clone()
+    LOG.lock().unwrap().clone()
 }
 
 pub fn open_gate() {
@@ -229,7 +229,7 @@ pub fn open_gate() {
     GATE.1.notify_all();
 }
 
-impl Logs {
+impl LogCapture {
     fn write(&self, record: impl FnOnce(&mut dyn tracing::field::Visit)) -> String {
         struct Line(String);
         impl tracing::field::Visit for Line {
@@ -239,12 +239,12 @@ impl Logs {
         }
         let mut line = Line(String::new());
         record(&mut line);
-        LOGGED.lock().unwrap().push_str(&format!("{}\n", line.0));
+        LOG.lock().unwrap().push_str(&format!("{}\n", line.0));
         line.0
     }
 }
 
-impl<S: tracing::Subscriber> Layer<S> for Logs {
+impl<S: tracing::Subscriber> Layer<S> for LogCapture {
     fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
         metadata.target().starts_with("ebb")
     }

@@ -1,4 +1,4 @@
-//! TLS on the listener: who is let in, what does not bind the server, and how certificates are exchanged.
+//! TLS: handshakes, client certificates and reloading.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
-use super::server::{Came, FOR_EVER, SHORT, Server, eventually, patient};
+use super::server::{ClientInput, HANG_TIMEOUT, SHORT, Server, eventually, no_timeouts};
 use super::support::event;
 
-/// An authority that signs what the tests need.
+/// A certificate authority.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -27,7 +27,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// Certificate and key.
+    /// A certificate and its key.
     fn sign(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -35,7 +35,7 @@ impl Authority {
     }
 }
 
-/// The files of a server.
+/// The TLS files of a server.
 struct Files {
     dir: TempDir,
     client_ca: Option<PathBuf>,
@@ -44,11 +44,11 @@ struct Files {
 impl Files {
     fn new(authority: &Authority) -> Self {
         let files = Self { dir: tempfile::tempdir().unwrap(), client_ca: None };
-        files.renew(authority);
+        files.replace(authority);
         files
     }
 
-    fn known_to(authority: &Authority, clients: &Authority) -> Self {
+    fn with_client_ca(authority: &Authority, clients: &Authority) -> Self {
         let mut files = Self::new(authority);
         let path = files.dir.path().join("ca.crt");
         std::fs::write(&path, &clients.pem).unwrap();
@@ -56,7 +56,7 @@ impl Files {
         files
     }
 
-    fn renew(&self, authority: &Authority) {
+    fn replace(&self, authority: &Authority) {
         let (certificate, key) = authority.sign("localhost");
         std::fs::write(self.path("tls.key"), key).unwrap();
         std::fs::write(self.path("tls.crt"), certificate).unwrap();
@@ -75,11 +75,11 @@ impl Files {
         let load = |metrics: &ebb::metrics::Metrics| {
             ServerTls::load(&files, metrics.http_reload_failures.with_label_values(&["tls"])).unwrap()
         };
-        Server::encrypted(limits, |metrics| Some(load(metrics))).await
+        Server::with_tls(limits, |metrics| Some(load(metrics))).await
     }
 }
 
-/// A decision over HTTPS by a client that trusts `authority`: the status, or why there is none.
+/// Sends a request over HTTPS from a client that trusts `authority`: the status or the error.
 async fn decide(server: &Server, authority: &Authority, own: Option<(String, String)>) -> Result<u16, String> {
     let (url, trusted) =
         (format!("https://localhost:{}/v1/streams/clicks/decide", server.address.port()), &authority.pem);
@@ -90,7 +90,7 @@ async fn decide(server: &Server, authority: &Authority, own: Option<(String, Str
     });
     let tls = TlsConfig::builder().root_certs(roots).client_cert(shown).build();
     let asking = tokio::task::spawn_blocking(move || {
-        let config = ureq::Agent::config_builder().tls_config(tls).timeout_global(Some(FOR_EVER)).build();
+        let config = ureq::Agent::config_builder().tls_config(tls).timeout_global(Some(HANG_TIMEOUT)).build();
         let request = ureq::Agent::new_with_config(config).post(url).content_type("application/json");
         let answer = request.send(format!(r#"{{"event":{}}}"#, event("a", 0)));
         answer.map(|answer| answer.status().as_u16()).map_err(|error| error.to_string())
@@ -99,23 +99,23 @@ async fn decide(server: &Server, authority: &Authority, own: Option<(String, Str
 }
 
 #[tokio::test]
-async fn decisions_are_made_over_tls_and_only_for_those_who_trust_the_certificate() {
+async fn requests_over_tls_are_answered_and_plain_text_is_not() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-    let server = Files::new(&ours).serve(patient()).await;
+    let server = Files::new(&ours).serve(no_timeouts()).await;
     assert_eq!(decide(&server, &ours, None).await, Ok(200));
     let refused = decide(&server, &theirs, None).await.unwrap_err();
     assert!(refused.to_lowercase().contains("certificate"), "{refused}");
     let plain = server.exchange(super::server::decision("").as_bytes()).await;
-    assert!(!plain.contains("HTTP"), "nothing is answered in the clear: {plain}");
+    assert!(!plain.contains("HTTP"), "plain text is not answered: {plain}");
     let metrics = &server.service.api.metrics;
     eventually("both failures are counted", || metrics.http_handshake_failures.get() == 2).await;
     assert_eq!(decide(&server, &ours, None).await, Ok(200));
 }
 
 #[tokio::test]
-async fn where_clients_must_be_known_strangers_do_not_get_as_far_as_a_request() {
+async fn client_without_a_trusted_certificate_cannot_send_a_request() {
     let (ours, clients, others) = (Authority::new("ours"), Authority::new("clients"), Authority::new("others"));
-    let server = Files::known_to(&ours, &clients).serve(patient()).await;
+    let server = Files::with_client_ca(&ours, &clients).serve(no_timeouts()).await;
     assert_eq!(decide(&server, &ours, Some(clients.sign("billing"))).await, Ok(200));
     assert!(decide(&server, &ours, Some(others.sign("billing"))).await.is_err());
     assert!(decide(&server, &ours, None).await.is_err());
@@ -124,77 +124,78 @@ async fn where_clients_must_be_known_strangers_do_not_get_as_far_as_a_request() 
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_about_is_closed_however_it_drips() {
-    let server = Files::new(&Authority::new("ours")).serve(HttpLimits { handshake_timeout: SHORT, ..patient() }).await;
+async fn slow_handshake_is_closed() {
+    let server =
+        Files::new(&Authority::new("ours")).serve(HttpLimits { handshake_timeout: SHORT, ..no_timeouts() }).await;
     let started = Instant::now();
     let mut silent = server.connect().await;
-    let mut dripping = server.connect().await;
-    // The beginning of a handshake record of 512 bytes.
+    let mut slow = server.connect().await;
+    // The start of a handshake record of 512 bytes.
     let mut bytes = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3].into_iter().chain(std::iter::repeat(0));
     loop {
-        dripping.send(&[bytes.next().unwrap()]).await;
-        match dripping.within(Duration::from_millis(25)).await {
-            Came::Nothing => assert!(started.elapsed() < FOR_EVER, "dripping has no end"),
-            Came::End => break,
-            Came::Bytes(bytes) => panic!("{bytes}"),
+        slow.send(&[bytes.next().unwrap()]).await;
+        match slow.within(Duration::from_millis(25)).await {
+            ClientInput::Nothing => assert!(started.elapsed() < HANG_TIMEOUT, "the slow handshake is not closed"),
+            ClientInput::End => break,
+            ClientInput::Bytes(bytes) => panic!("{bytes}"),
         }
     }
     assert_eq!(silent.rest().await, "");
     assert!(started.elapsed() >= SHORT);
     assert_eq!(server.timeouts("handshake"), 2);
-    eventually("the seats are free", || server.service.api.metrics.http_connections.get() == 0).await;
+    eventually("the connections are closed", || server.service.api.metrics.http_connections.get() == 0).await;
 }
 
 #[tokio::test]
-async fn a_handshake_in_flight_does_not_hold_up_a_stop() {
-    let server = Files::new(&Authority::new("ours")).serve(patient()).await;
+async fn unfinished_handshake_does_not_delay_shutdown() {
+    let server = Files::new(&Authority::new("ours")).serve(no_timeouts()).await;
     let mut silent = server.connect().await;
     eventually("it is accepted", || server.service.api.metrics.http_connections.get() == 1).await;
-    let (serving, _service) = server.ask_to_stop();
-    tokio::time::timeout(FOR_EVER, serving).await.expect("nobody is waited for").unwrap();
+    let (serving, _service) = server.shut_down();
+    tokio::time::timeout(HANG_TIMEOUT, serving).await.expect("shutdown does not wait").unwrap();
     assert_eq!(silent.rest().await, "");
 }
 
 #[tokio::test]
-async fn certificates_are_exchanged_without_a_restart_and_bad_ones_change_nothing() {
+async fn certificates_are_reloaded_and_invalid_ones_are_ignored() {
     let (before, after) = (Authority::new("before"), Authority::new("after"));
     let files = Files::new(&before);
-    let server = files.serve(patient()).await;
+    let server = files.serve(no_timeouts()).await;
     assert_eq!(decide(&server, &before, None).await, Ok(200));
     let failures = server.service.api.metrics.http_reload_failures.with_label_values(&["tls"]);
     std::fs::write(files.path("tls.key"), after.sign("localhost").1).unwrap();
-    eventually("the pair that is none was noticed", || failures.get() == 1).await;
+    eventually("the mismatched key was noticed", || failures.get() == 1).await;
     assert_eq!(decide(&server, &before, None).await, Ok(200));
-    files.renew(&after);
+    files.replace(&after);
     let started = Instant::now();
     while decide(&server, &after, None).await != Ok(200) {
-        assert!(started.elapsed() < FOR_EVER, "the files are not read again");
+        assert!(started.elapsed() < HANG_TIMEOUT, "the files are not reloaded");
     }
     assert!(decide(&server, &before, None).await.is_err());
 }
 
 #[tokio::test]
-async fn files_that_make_no_server_are_refused_with_the_reason() {
+async fn invalid_tls_files_are_refused_with_the_reason() {
     let authority = Authority::new("ours");
     let files = Files::new(&authority);
     let load = |certificate: &Path, key: &Path, client_ca: Option<&Path>| {
         let files =
             TlsFiles { certificate: certificate.into(), key: key.into(), client_ca: client_ca.map(Path::to_owned) };
         let failures = ebb::metrics::Metrics::new().http_reload_failures.with_label_values(&["tls"]);
-        ServerTls::load(&files, failures).err().map_or("it is taken".into(), |error| error.to_string())
+        ServerTls::load(&files, failures).err().map_or("accepted".into(), |error| error.to_string())
     };
     let (certificate, key, absent) = (files.path("tls.crt"), files.path("tls.key"), files.path("absent"));
     std::fs::write(files.path("large"), vec![b'a'; (1 << 20) + 1]).unwrap();
-    for (told, why) in [
+    for (error, expected) in [
         (load(&key, &key, None), "certificate: no readable PEM section"),
         (load(&certificate, &certificate, None), "key: no readable PEM section"),
         (load(&certificate, &key, Some(&key)), "client_ca: not a list"),
         (load(&absent, &key, None), "No such file"),
         (load(&files.path("large"), &key, None), "has more than"),
     ] {
-        assert!(told.contains(why), "{told}");
+        assert!(error.contains(expected), "{error}");
     }
     std::fs::write(&key, authority.sign("localhost").1).unwrap();
-    let told = load(&certificate, &key, None);
-    assert!(told.contains("invalid TLS certificate or key"), "{told}");
+    let error = load(&certificate, &key, None);
+    assert!(error.contains("invalid TLS certificate or key"), "{error}");
 }

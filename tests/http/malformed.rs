@@ -1,17 +1,17 @@
-//! What no client should send: every class is answered or closed, and the service goes on.
+//! Malformed input: it is answered or the connection is closed, and the service continues.
 
 use ebb::http::HttpLimits;
 use ebb_sketch::random::Random;
 
-use super::server::{SHORT, Server, decision, patient, post};
+use super::server::{SHORT, Server, decision, no_timeouts, post};
 
-fn brisk() -> HttpLimits {
+fn short_timeouts() -> HttpLimits {
     HttpLimits {
         header_timeout: SHORT,
         first_byte_timeout: SHORT,
         request_timeout: SHORT,
         idle_timeout: SHORT,
-        ..patient()
+        ..no_timeouts()
     }
 }
 
@@ -20,8 +20,8 @@ fn status(answer: &str) -> &str {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_closed() {
-    let server = Server::start(brisk()).await;
+async fn input_that_is_not_http_is_refused() {
+    let server = Server::start(short_timeouts()).await;
     let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(20);
     let zeros = vec![0; 100_000];
     let cases: [(&[u8], &[&str]); 16] = [
@@ -46,13 +46,13 @@ async fn what_is_not_http_is_closed() {
         let answer = server.exchange(bytes).await;
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
         assert!(expected.contains(&status(&answer)), "{shown:?}: {answer:?}");
-        server.assert_answers().await;
+        server.assert_serving().await;
     }
 }
 
 #[tokio::test]
-async fn a_second_request_cannot_be_smuggled_in_a_body() {
-    let server = Server::start(brisk()).await;
+async fn request_smuggling_is_refused() {
+    let server = Server::start(short_timeouts()).await;
     let hidden = "GET /metrics HTTP/1.1\r\nhost: ebb\r\n\r\n";
     let both = |lines: &str| post(lines, &format!("0\r\n\r\n{hidden}"));
     let cases = [
@@ -75,15 +75,19 @@ async fn a_second_request_cannot_be_smuggled_in_a_body() {
     for request in cases {
         let answer = server.exchange(request.as_bytes()).await;
         assert_eq!(status(&answer), "400", "{request}\n{answer}");
-        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "one answer, then the end: {request}\n{answer}");
+        assert_eq!(
+            answer.matches("HTTP/1.1 ").count(),
+            1,
+            "one response, then the connection is closed: {request}\n{answer}"
+        );
         assert!(!answer.contains("ebb_ready"), "{answer}");
     }
-    server.assert_answers().await;
+    server.assert_serving().await;
 }
 
 #[tokio::test]
-async fn chunks_are_taken_when_they_are_well_formed() {
-    let server = Server::start(patient()).await;
+async fn well_formed_chunks_are_accepted() {
+    let server = Server::start(no_timeouts()).await;
     let body = format!(r#"{{"event":{}}}"#, super::support::event("a", 0));
     let (one, two) = body.split_at(7);
     let chunks = format!("{:x}\r\n{one}\r\n{:x};note=1\r\n{two}\r\n0\r\nx: y\r\n\r\n", one.len(), two.len());
@@ -92,15 +96,15 @@ async fn chunks_are_taken_when_they_are_well_formed() {
 }
 
 #[tokio::test]
-async fn old_http_is_answered_and_closed() {
-    let server = Server::start(patient()).await;
+async fn http_1_0_is_answered_and_closed() {
+    let server = Server::start(no_timeouts()).await;
     let answer = server.exchange(b"GET /livez HTTP/1.0\r\n\r\n").await;
     assert_eq!(status(&answer), "200", "{answer}");
 }
 
 #[tokio::test]
-async fn a_body_where_none_belongs_is_not_taken_for_a_request() {
-    let server = Server::start(brisk()).await;
+async fn body_of_a_get_request_is_not_a_second_request() {
+    let server = Server::start(short_timeouts()).await;
     let hidden = "GET /metrics HTTP/1.1\r\nhost: ebb\r\n\r\n";
     let request = format!("GET /livez HTTP/1.1\r\nhost: ebb\r\ncontent-length: {}\r\n\r\n{hidden}", hidden.len());
     let answer = server.exchange(request.as_bytes()).await;
@@ -108,12 +112,12 @@ async fn a_body_where_none_belongs_is_not_taken_for_a_request() {
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
     let endless = "GET /livez HTTP/1.1\r\nhost: ebb\r\ncontent-length: 99999999\r\n\r\n";
     assert_eq!(status(&server.exchange(endless.as_bytes()).await), "200");
-    server.assert_answers().await;
+    server.assert_serving().await;
 }
 
 #[tokio::test]
-async fn paths_and_queries_of_any_kind_are_answered() {
-    let server = Server::start(brisk()).await;
+async fn unusual_paths_and_queries_are_answered() {
+    let server = Server::start(short_timeouts()).await;
     let params = |count: usize| (0..count).map(|i| format!("p{i}=v&")).collect::<String>();
     let cases = [
         ("/livez%00".to_owned(), "404"),
@@ -133,22 +137,22 @@ async fn paths_and_queries_of_any_kind_are_answered() {
         let request = format!("GET {path} HTTP/1.1\r\nhost: ebb\r\nconnection: close\r\n\r\n");
         let answer = server.exchange(request.as_bytes()).await;
         assert_eq!(status(&answer), expected, "{}: {answer}", &path[..path.len().min(60)]);
-        server.assert_answers().await;
+        server.assert_serving().await;
     }
 }
 
 #[tokio::test]
-async fn requests_in_a_row_are_answered_in_a_row() {
-    let server = Server::start(patient()).await;
+async fn pipelined_requests_are_answered() {
+    let server = Server::start(no_timeouts()).await;
     let many = decision("").repeat(200) + &decision("connection: close\r\n");
     let answer = server.exchange(many.as_bytes()).await;
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 201);
 }
 
-/// Healthy requests with random bytes changed, cut or doubled: whatever they become, the connection ends.
+/// Valid requests with random bytes changed, removed or repeated: whatever they become, the connection ends.
 #[tokio::test]
-async fn damaged_requests_end_and_the_service_goes_on() {
-    let server = Server::start(brisk()).await;
+async fn damaged_requests_do_not_stop_the_service() {
+    let server = Server::start(short_timeouts()).await;
     let cases: u64 = std::env::var("EBB_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     let mut random = Random::new(17);
     let mut clients = Vec::new();
@@ -172,5 +176,5 @@ async fn damaged_requests_end_and_the_service_goes_on() {
         let known = ["", "200", "400", "404", "405", "408", "409", "413", "415", "422", "431"];
         assert!(known.contains(&status(&answer)), "case {case}: {answer:?}");
     }
-    server.assert_answers().await;
+    server.assert_serving().await;
 }
