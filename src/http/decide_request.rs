@@ -25,11 +25,11 @@ pub(super) struct DecideRequest<'a> {
     /// The event as its producers write it. A question needs only the fields of the item and the key; a recorded event
     /// needs every configured field.
     #[serde(borrow)]
-    #[schema(value_type = AnyEvent, inline, required = false)]
+    #[schema(value_type = AnyEvent, required = false)]
     event: Option<&'a RawValue>,
     /// A batch of events.
     #[serde(borrow)]
-    #[schema(value_type = EventBatch, inline, required = false)]
+    #[schema(value_type = EventBatch, required = false)]
     events: Option<EventBatch<'a>>,
     /// Whether to record the events.
     #[serde(default)]
@@ -213,10 +213,8 @@ impl FieldCombination {
             let constant = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([*value])).build();
             object.properties.insert(field.to_string(), constant.into());
         }
-        if let (Some(max), Some(RefOr::T(Schema::Array(events)))) =
-            (self.max_events, object.properties.get_mut("events"))
-        {
-            events.max_items = Some(max);
+        if let Some(max) = self.max_events {
+            object.properties.insert("events".into(), EventBatch::schema_of_up_to(max));
         }
         object
     }

@@ -179,6 +179,12 @@ pub(super) struct EventBatch<'a> {
 }
 
 impl<'a> EventBatch<'a> {
+    /// The schema of a batch with a limit of its own.
+    pub(super) fn schema_of_up_to(max_events: usize) -> RefOr<Schema> {
+        let any = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
+        ArrayBuilder::new().items(any).max_items(Some(max_events)).into()
+    }
+
     /// All events, unless there are too many.
     pub(super) fn into_events(self) -> Result<Vec<&'a RawValue>, Problem> {
         if self.count <= MAX_EVENTS {
@@ -221,8 +227,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for EventBatch<'a> {
 
 impl PartialSchema for EventBatch<'_> {
     fn schema() -> RefOr<Schema> {
-        let any = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
-        ArrayBuilder::new().items(any).max_items(Some(MAX_EVENTS)).into()
+        Self::schema_of_up_to(MAX_EVENTS)
     }
 }
 

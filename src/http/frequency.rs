@@ -42,7 +42,6 @@ pub(super) struct FrequencyQuery {
 pub(super) struct FrequencyRequest<'a> {
     /// Events, of which the fields of the item and the key are read.
     #[serde(borrow)]
-    #[schema(inline)]
     items: EventBatch<'a>,
     at_least: Option<AtLeastField>,
     /// The only partition to ask.
