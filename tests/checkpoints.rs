@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebb::metrics::Metrics;
 use ebb::store::{ShardId, Store, StoreOptions};
-use ebb::workers::{Place, Placed, Readiness, Stream, Streams, Workers, WorkersOptions};
+use ebb::workers::{Readiness, ShardPlacement, Stream, StreamLayout, Streams, Workers, WorkersOptions};
 use ebb_core::{DedupSpec, EventSpec, FilterSpec, NextOffset, Plan, Reader, Seen};
 use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::hash::HashKey;
@@ -24,8 +24,8 @@ fn start(store: Arc<Store>) -> (Workers, Streams) {
     let plan = plan();
     let list = (0..SHARDS).map(|partition| (ShardId { stream: "s".into(), partition }, plan.clone())).collect();
     let workers = Workers::start(&WorkersOptions { store, metrics: Metrics::new() }, vec![list]).unwrap();
-    let shards = (0..SHARDS as usize).map(|shard| Place { worker: 0, shard }).collect();
-    let streams = Streams::new(&workers, BTreeMap::from([("s".into(), Placed { plan, shards })]));
+    let shards = (0..SHARDS as usize).map(|slot| ShardPlacement { worker: 0, slot }).collect();
+    let streams = Streams::new(&workers, BTreeMap::from([("s".into(), StreamLayout { plan, shards })]));
     (workers, streams)
 }
 

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{self, Event, Position, Settings, Taken, TopicPartition};
+use ebb::kafka::{self, ConsumerEvent, Fetched, OffsetCommit, Settings, TopicPartition};
 use ebb_core::NextOffset;
 use rdkafka::bindings as sys;
 use rdkafka::config::ClientConfig;
@@ -181,15 +181,15 @@ fn consume_batches(brokers: &str, group: &str, topic: &str) {
     let mut committed = Instant::now();
     let mut wait = POLL_TIMEOUT;
     loop {
-        if let Event::Assign(partitions) = consumer.poll(wait) {
+        if let ConsumerEvent::Assigned(partitions) = consumer.poll(wait) {
             let starts: Vec<_> = partitions.iter().map(|partition| (partition.clone(), Some(NextOffset(0)))).collect();
             consumer.assign(&starts).expect("assign partitions");
             assigned = partitions.into_iter().map(|partition| (partition, NextOffset(0))).collect();
         }
         wait = POLL_TIMEOUT;
         for (partition, next) in &mut assigned {
-            for taken in consumer.take(partition) {
-                if let Taken::Records(records) = taken {
+            for taken in consumer.fetch(partition) {
+                if let Fetched::Records(records) = taken {
                     records.iter().for_each(|record| {
                         black_box(record.payload());
                     });
@@ -199,8 +199,8 @@ fn consume_batches(brokers: &str, group: &str, topic: &str) {
             }
         }
         if committed.elapsed() > COMMIT_EVERY && !assigned.is_empty() {
-            let position = |(partition, next): &(TopicPartition, NextOffset)| Position {
-                part: partition.clone(),
+            let position = |(partition, next): &(TopicPartition, NextOffset)| OffsetCommit {
+                partition: partition.clone(),
                 next: *next,
                 note: String::new(),
             };

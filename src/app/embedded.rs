@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::storage::{PartitionCount, compare_partitions, partitions_text};
 use crate::config::Config;
 use crate::store::{ShardId, Store};
-use crate::workers::{Place, Placed, Workers, WorkersOptions};
+use crate::workers::{ShardPlacement, StreamLayout, Workers, WorkersOptions};
 use ebb_core::Plan;
 
 /// The shards of each worker.
 type Assignments = Vec<Vec<(ShardId, Arc<Plan>)>>;
 /// Where the shards of each stream are.
-type ShardMap = BTreeMap<String, Placed>;
+type ShardMap = BTreeMap<String, StreamLayout>;
 
 /// Starts the workers with all shards of all streams.
 pub(super) fn start_workers(
@@ -51,10 +51,10 @@ fn assign(streams: BTreeMap<String, (Arc<Plan>, u32)>, workers: usize) -> (Assig
         for partition in 0..partitions {
             let worker = next % assignments.len();
             next += 1;
-            places.push(Place { worker, shard: assignments[worker].len() });
+            places.push(ShardPlacement { worker, slot: assignments[worker].len() });
             assignments[worker].push((ShardId { stream: name.clone(), partition }, plan.clone()));
         }
-        shards.insert(name, Placed { plan, shards: places });
+        shards.insert(name, StreamLayout { plan, shards: places });
     }
     (assignments, shards)
 }

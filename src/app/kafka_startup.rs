@@ -15,7 +15,8 @@ use crate::config::stream::{DeliveryConfig, StreamConfig};
 use crate::kafka::{Admin, Remedy, Settings, TopicCreation, TopicDescription, TopicRequirement};
 use crate::store::Store;
 use crate::workers::{
-    Beginning, Delivery, KafkaOptions, Outputs, Placed, SnapshotTopic, StreamSpec, Target, Workers, WorkersOptions,
+    Delivery, KafkaOptions, OutputTopics, SnapshotTopic, StartPosition, StreamLayout, StreamSpec, Target, Workers,
+    WorkersOptions,
 };
 use ebb_core::Plan;
 
@@ -35,7 +36,7 @@ pub(super) async fn start_workers(
     plans: &BTreeMap<String, Arc<Plan>>,
     options: &WorkersOptions,
     probes: &StartupProbes,
-) -> anyhow::Result<(Workers, BTreeMap<String, Placed>)> {
+) -> anyhow::Result<(Workers, BTreeMap<String, StreamLayout>)> {
     let settings = settings(kafka);
     settings.check()?;
     let admin = Admin::new(&settings)?;
@@ -55,13 +56,13 @@ pub(super) async fn start_workers(
         instance: instance_name(kafka, &options.store)?,
         settings,
         commit_every: Duration::from_millis(kafka.commit_every.0),
-        beginning: match kafka.start {
-            StartOffset::Error => Beginning::Refuse,
-            StartOffset::Earliest => Beginning::Earliest,
-            StartOffset::Latest => Beginning::Latest,
+        start: match kafka.start {
+            StartOffset::Error => StartPosition::Refuse,
+            StartOffset::Earliest => StartPosition::Earliest,
+            StartOffset::Latest => StartPosition::Latest,
         },
         snapshots: snapshot_topic(&admin, kafka, &sources, probes).await?,
-        most_bytes: max_record_bytes
+        max_output_bytes: max_record_bytes
             .saturating_sub(BATCH_HEADER_BYTES)
             .clamp(*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end()),
     };
@@ -150,8 +151,8 @@ fn stream_spec(
         Ok(Some(Target { topic: CString::new(topic.as_str())?, partitions, is_compacted }))
     };
     let outputs = match &stream.output {
-        None => Outputs::default(),
-        Some(output) => Outputs {
+        None => OutputTopics::default(),
+        Some(output) => OutputTopics {
             unique: target(&output.unique)?,
             duplicate: target(&output.duplicate)?,
             late: target(&output.late)?,
@@ -159,7 +160,7 @@ fn stream_spec(
         },
     };
     let delivery = match stream.delivery {
-        _ if outputs.is_empty() => Delivery::Nothing,
+        _ if outputs.is_empty() => Delivery::OffsetsOnly,
         DeliveryConfig::ExactlyOnce => Delivery::ExactlyOnce,
         DeliveryConfig::AtLeastOnce => Delivery::AtLeastOnce,
     };

@@ -9,11 +9,11 @@ use super::listeners::Listeners;
 use crate::http::{self, Api, HttpLimits, Routes};
 use crate::metrics::Metrics;
 use crate::store::Store;
-use crate::workers::{Expectation, Streams};
+use crate::workers::{StartupProgress, Streams};
 
 /// The servers that answer probes during start-up. They end when this is dropped.
 pub(super) struct StartupProbes {
-    expectation: Expectation,
+    progress: StartupProgress,
     _end: watch::Sender<()>,
 }
 
@@ -24,7 +24,7 @@ impl StartupProbes {
         metrics: &Metrics,
         limits: HttpLimits,
     ) -> anyhow::Result<Self> {
-        let (streams, expectation) = Streams::awaited(store);
+        let (streams, progress) = Streams::starting(store);
         let api = Arc::new(Api::new(streams, metrics.clone(), limits));
         let (end, ended) = watch::channel(());
         let until_end = || {
@@ -39,12 +39,12 @@ impl StartupProbes {
         if let Some(admin) = listeners.admin()? {
             tokio::spawn(http::serve(admin, Routes::admin(api), until_end()));
         }
-        Ok(Self { expectation, _end: end })
+        Ok(Self { progress, _end: end })
     }
 
     /// Sets the reason why the service is not ready, and logs it if it changed.
     pub(super) fn set_reason(&self, reason: String) {
-        if self.expectation.note(reason.clone()) {
+        if self.progress.waiting_for(reason.clone()) {
             tracing::warn!(reason, "the brokers are not available, retrying");
         }
     }

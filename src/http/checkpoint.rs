@@ -15,7 +15,7 @@ use super::openapi::ProblemResponses;
 use super::position::overloaded;
 use super::problem::{Problem, ProblemKind};
 use super::routes::{Api, parse_query};
-use crate::workers::{Checkpointed, Stored, Stream};
+use crate::workers::{PartitionCheckpoint, StoredCheckpoint, Stream};
 
 /// The query of both checkpoint operations.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -54,8 +54,8 @@ pub(super) struct CheckpointResponse {
     age_ms: Option<u64>,
 }
 
-impl From<Stored> for CheckpointResponse {
-    fn from(stored: Stored) -> Self {
+impl From<StoredCheckpoint> for CheckpointResponse {
+    fn from(stored: StoredCheckpoint) -> Self {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
         let age_ms = stored.time_ms.map(|time_ms| now_ms.saturating_sub(time_ms).max(0) as u64);
         Self { next: stored.next.0, bytes: stored.bytes, age_ms }
@@ -122,10 +122,12 @@ pub(super) async fn take(
                           retry later";
             return Err(Problem::new(ProblemKind::CheckpointFailed, detail));
         };
-        checkpoints.extend(stored?.into_iter().map(|Checkpointed { partition, stored }| ShardCheckpointResponse {
-            stream: name.clone(),
-            partition,
-            checkpoint: stored.map(CheckpointResponse::from),
+        checkpoints.extend(stored?.into_iter().map(|PartitionCheckpoint { partition, stored }| {
+            ShardCheckpointResponse {
+                stream: name.clone(),
+                partition,
+                checkpoint: stored.map(CheckpointResponse::from),
+            }
         }));
     }
     Ok(json(&CheckpointsResponse { checkpoints }))

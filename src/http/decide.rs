@@ -16,7 +16,7 @@ use super::openapi::ProblemResponses;
 use super::position::{PartitionCoverage, answer_timeout};
 use super::problem::{Problem, ProblemKind};
 use super::routes::Api;
-use crate::workers::{AskError, RecordError, Stream};
+use crate::workers::{QueryError, RecordError, Stream};
 use ebb_core::{Question, Reason};
 
 /// Decide whether events are duplicates
@@ -74,7 +74,7 @@ pub(super) async fn decide(
     if let DecideAction::Record = command.action {
         scope.require_write()?;
     }
-    let stream = &stream.narrowed(command.partition)?;
+    let stream = &stream.restricted_to(command.partition)?;
     let mut call = DecideCall { stream, rejections: api.edge_rejections(&name), deadline };
     call.run(command).await
 }
@@ -163,11 +163,11 @@ fn merge(
 impl From<RecordError> for Problem {
     fn from(error: RecordError) -> Self {
         match error {
-            RecordError::Journal(_) => Problem::new(
+            RecordError::Log(_) => Problem::new(
                 ProblemKind::JournalUnavailable,
                 "retry later: events of this request that were recorded become duplicates",
             ),
-            RecordError::Elsewhere { partition } => Problem::new(
+            RecordError::NotOwned { partition } => Problem::new(
                 ProblemKind::Elsewhere,
                 format!("partition {partition} is assigned to another instance; send the events there"),
             ),
@@ -178,18 +178,18 @@ impl From<RecordError> for Problem {
     }
 }
 
-impl From<AskError> for Problem {
-    fn from(error: AskError) -> Self {
+impl From<QueryError> for Problem {
+    fn from(error: QueryError) -> Self {
         match error {
-            AskError::Elsewhere => Problem::new(
+            QueryError::NotOwned => Problem::new(
                 ProblemKind::Elsewhere,
                 "the partition is assigned to another instance or is being restored; ask another instance or retry",
             ),
-            AskError::NoPartition { partitions } => Problem::new(
+            QueryError::NoSuchPartition { partitions } => Problem::new(
                 ProblemKind::UnknownPartition,
                 format!("the stream has {partitions} partitions, numbered from 0"),
             ),
-            AskError::Stopping => Problem::new(ProblemKind::Stopping, "ask another instance or retry"),
+            QueryError::Stopping => Problem::new(ProblemKind::Stopping, "ask another instance or retry"),
         }
     }
 }

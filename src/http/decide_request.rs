@@ -11,7 +11,7 @@ use utoipa::openapi::{Object, ObjectBuilder, RefOr, Schema};
 use super::body::parse_json;
 use super::fields::{AnyEvent, AtLeastField, EventBatch, ExactNumber, body_partition};
 use super::problem::{Problem, ProblemKind};
-use crate::workers::{AtLeast, Depth};
+use crate::workers::{AtLeast, Detail};
 use ebb_core::{ArrivalShare, Penalties, QuestionError, Span};
 use ebb_sketch::units::{DurationMs, parse_duration_ms};
 
@@ -88,7 +88,7 @@ pub(super) struct QuestionOptions {
     pub(super) penalties: Option<Penalties>,
     pub(super) share: Option<ArrivalShare>,
     pub(super) at_least: AtLeast,
-    pub(super) depth: Depth,
+    pub(super) depth: Detail,
 }
 
 /// One event, answered with an object, or a batch, answered with a list.
@@ -125,7 +125,7 @@ impl<'a> DecideRequest<'a> {
                 penalties: penalties.transpose().map_err(|error| invalid(&error))?,
                 share: prior.map(|prior| ArrivalShare::new(prior.0)).transpose().map_err(|error| invalid(&error))?,
                 at_least: AtLeastField::or_anywhere(at_least),
-                depth: if explain { Depth::Details } else { Depth::Verdict },
+                depth: if explain { Detail::Full } else { Detail::Verdict },
             })
         };
         let events = one_or_batch(event, events)?;

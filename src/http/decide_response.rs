@@ -7,7 +7,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::explanation::{AgeIntervalResponse, ExpectedPenaltyResponse, ExplanationResponse, PosteriorResponse};
 use super::position::{AsOfResponse, PartitionCoverage};
-use crate::workers::{Decided, Recorded};
+use crate::workers::{Decision, RecordReceipt};
 use ebb_core::{Answer, Basis, Reason, Verdict};
 
 /// The decision about one event, or the decisions about a batch.
@@ -125,7 +125,7 @@ impl DecisionResponse {
         Self::from_verdict(Verdict::Rejected(reason))
     }
 
-    pub(super) fn recorded(recorded: &Recorded) -> Self {
+    pub(super) fn recorded(recorded: &RecordReceipt) -> Self {
         let decision = match &recorded.outcome.answer {
             Some(answer) => Self::from_answer(answer),
             None => Self::from_verdict(recorded.outcome.verdict),
@@ -133,7 +133,7 @@ impl DecisionResponse {
         Self { offset: Some(recorded.offset), as_of: Some(recorded.as_of.into()), ..decision }
     }
 
-    pub(super) fn answered(decided: &Decided, as_of: ebb_core::AsOf) -> Self {
+    pub(super) fn answered(decided: &Decision, as_of: ebb_core::AsOf) -> Self {
         let explanation = decided.details.as_deref().map(|details| Box::new(details.into()));
         Self { explanation, as_of: Some(as_of.into()), ..Self::from_answer(&decided.answer) }
     }

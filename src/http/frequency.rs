@@ -103,7 +103,7 @@ pub(super) async fn one(
     let (_, stream) = api.stream(name)?;
     let FrequencyQuery { item, at_least, partition } = parse_query(query)?;
     let at_least = AtLeastField::or_anywhere(at_least);
-    let stream = &stream.narrowed(partition)?;
+    let stream = &stream.restricted_to(partition)?;
     api.require_ready()?;
     let mut counts = count(stream, &[item.as_bytes()], &at_least, &mut deadline).await?;
     let count = counts.frequencies.pop().expect("one item has one count");
@@ -138,7 +138,7 @@ pub(super) async fn many(
     let FrequencyRequest { items, at_least, partition } = parse_json(&body)?;
     let at_least = AtLeastField::or_anywhere(at_least);
     let items = items.into_events()?;
-    let stream = &stream.narrowed(partition)?;
+    let stream = &stream.restricted_to(partition)?;
     let items: Vec<&[u8]> = items.iter().map(|item| item.get().as_bytes()).collect();
     Ok(json(&count(stream, &items, &at_least, &mut deadline).await?))
 }

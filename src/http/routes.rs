@@ -211,7 +211,7 @@ impl Api {
 
     /// Fails unless new work should be sent to this instance.
     pub(super) fn require_accepting(&self) -> Result<(), Problem> {
-        check(self.streams.fitness())
+        check(self.streams.serving_readiness())
     }
 }
 

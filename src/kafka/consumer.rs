@@ -1,11 +1,10 @@
-//! Membership in the group and the records of assigned partitions.
+//! Membership in the consumer group and the records of assigned partitions.
 //!
-//! [`Consumer`] belongs to one thread, which polls it. A rebalance becomes an [`Event`]; nothing is assigned until that
-//! thread has asked the partitions' owners where to begin. [`Group`] is what those owners may do meanwhile: read and
-//! commit positions.
+//! One thread owns the [`Consumer`] and polls it. A rebalance becomes a [`ConsumerEvent`]; nothing is assigned until that
+//! thread answers it. Meanwhile the owners of partitions read and commit offsets through [`Group`]. Which callbacks are
+//! believed, and when offsets may be committed, is decided by [`MembershipTracker`](ebb_core::partition::MembershipTracker).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,34 +16,30 @@ use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::context::{Context, lock, topic_partition};
-use super::event::{Event, Taken, TopicPartition};
+use super::event::{ConsumerEvent, Fetched, Notice, TopicPartition};
 use super::fault::{self, Fault, Remedy};
 use super::group::Group;
-use super::raw::{self, Membership, PartitionQueue};
+use super::raw::{self, PartitionQueue};
 use super::settings::Settings;
 use ebb_core::NextOffset;
+use ebb_core::partition::{GroupEvent, Membership};
 
-/// Records taken at once.
-const BATCH: usize = 1000;
-/// How long it may take until reading goes on somewhere else.
-const SOUGHT_WITHIN: Duration = Duration::from_secs(5);
-/// How long it may take until the owners know that the group has changed although nothing of theirs has.
-const NOTED_WITHIN: Duration = Duration::from_millis(20);
+/// Records fetched at once from a partition's queue.
+const BATCH_RECORDS: usize = 1000;
+const SEEK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How soon the owners may commit again after a rebalance that changed nothing for this instance.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// A member of the group and the partitions it holds.
 pub struct Consumer {
-    // Before the consumer: a queue must not outlive it.
+    // Declared before the client: a queue must not outlive it.
     queues: BTreeMap<TopicPartition, PartitionQueue>,
-    /// Partitions that told of an error since the last record: librdkafka counts it as one.
-    doubtful: BTreeSet<TopicPartition>,
+    /// Partitions that returned an error since their last record. librdkafka counts the error as a record, so that their
+    /// position is not known.
+    position_unknown: BTreeSet<TopicPartition>,
     inner: Arc<BaseConsumer<Context>>,
-    /// With the group's coordinator.
-    patience: Duration,
-    /// When the membership was last noted, and as whom.
-    noted: Instant,
-    member: Option<CString>,
-    /// As whom partitions were last reassigned, until the group has met again.
-    reassigned: Option<Option<Membership>>,
+    coordinator_timeout: Duration,
+    last_settled: Instant,
     uses_classic_protocol: bool,
 }
 
@@ -61,12 +56,10 @@ impl Consumer {
         inner.subscribe(topics).map_err(end)?;
         Ok(Self {
             queues: BTreeMap::new(),
-            doubtful: BTreeSet::new(),
+            position_unknown: BTreeSet::new(),
             inner: Arc::new(inner),
-            patience: settings.coordinator_timeout(),
-            noted: Instant::now(),
-            member: None,
-            reassigned: None,
+            coordinator_timeout: settings.coordinator_timeout(),
+            last_settled: Instant::now(),
             uses_classic_protocol: settings.uses_classic_protocol(),
         })
     }
@@ -75,257 +68,222 @@ impl Consumer {
         Group { inner: self.inner.clone() }
     }
 
-    /// Serves the membership for up to `wait`; called again and again, whatever else there is to do.
-    pub fn poll(&mut self, wait: Duration) -> Event {
-        if let Some(change) = self.change() {
-            return change;
+    /// Serves the group membership for up to `timeout`. To be called regularly, whatever else there is to do.
+    pub fn poll(&mut self, timeout: Duration) -> ConsumerEvent {
+        if let Some(event) = self.next_event() {
+            return event;
         }
-        self.serve(wait);
-        if let Some(change) = self.change() {
-            return change;
+        self.poll_once(timeout);
+        if let Some(event) = self.next_event() {
+            return event;
         }
-        // Nothing is asked that was not answered, and nothing will be that matters.
-        if self.noted.elapsed() >= NOTED_WITHIN && !self.has_unheard() && !self.is_another() && !self.has_met() {
-            self.note_membership();
+        if self.last_settled.elapsed() >= SETTLE_INTERVAL {
+            self.last_settled = Instant::now();
+            // In this order: callbacks of a membership read here are in the queue that is looked at next.
+            let now = self.membership();
+            let queue_is_empty = !self.has_queued_events();
+            lock(&self.inner.context().tracker).settle(now, !self.queues.is_empty(), queue_is_empty);
         }
-        Event::Quiet
+        ConsumerEvent::Idle
     }
 
-    /// Whether librdkafka has something to say. A poll that gives nothing does not tell: it may have served a statistic.
-    fn has_unheard(&self) -> bool {
-        raw::unheard(self.inner.client().native_ptr()) > 0
+    fn next_event(&mut self) -> Option<ConsumerEvent> {
+        if !lock(&self.inner.context().tracker).has_pending() {
+            return None;
+        }
+        let now = self.membership();
+        let event = lock(&self.inner.context().tracker).next(now, !self.queues.is_empty());
+        event.map(ConsumerEvent::from)
     }
 
-    /// Puts what comes behind what waits; changes of the assignment put themselves there.
-    fn serve(&self, wait: Duration) {
-        let part = |message: &BorrowedMessage<'_>| TopicPartition {
+    /// Whether librdkafka has events that were not polled. A poll that returns nothing may have served a statistic.
+    fn has_queued_events(&self) -> bool {
+        raw::queued_events(self.inner.client().native_ptr()) > 0
+    }
+
+    /// Polls once and appends the event to the pending ones. Rebalances are appended by their callback.
+    fn poll_once(&self, timeout: Duration) {
+        let source = |message: &BorrowedMessage<'_>| TopicPartition {
             topic: message.topic().into(),
             partition: message.partition().max(0) as u32,
         };
-        let Some(polled) = self.inner.poll(wait) else { return };
-        let event = match polled.as_ref().map(part).map_err(KafkaError::clone) {
-            Ok(part) if self.queues.contains_key(&part) => Event::Stray(part),
+        let Some(polled) = self.inner.poll(timeout) else { return };
+        let notice = match polled.as_ref().map(source).map_err(KafkaError::clone) {
+            Ok(partition) if self.queues.contains_key(&partition) => Some(Notice::StrayRecord(partition)),
             // Fetched for an assignment that has ended.
-            Ok(_) | Err(KafkaError::PartitionEOF(_)) => Event::Quiet,
-            Err(error) => self.judge(&error),
+            Ok(_) | Err(KafkaError::PartitionEOF(_)) => None,
+            Err(error) => self.classify(&error),
         };
-        lock(&self.inner.context().changes).push_back(event);
-    }
-
-    fn change(&mut self) -> Option<Event> {
-        let is_asked = |event: &Event| matches!(event, Event::Assign(_) | Event::Revoke(_) | Event::Lost(_));
-        let (change, is_last) = {
-            let mut changes = lock(&self.inner.context().changes);
-            (changes.pop_front()?, !changes.iter().any(is_asked))
-        };
-        let change = match change {
-            Event::Assign(_) | Event::Revoke(_) if self.has_met() => {
-                self.reassigned = None;
-                change.distrusted()
-            }
-            other => other,
-        };
-        match change {
-            Event::Assign(_) | Event::Revoke(_) if self.is_another() => {
-                self.member = None;
-                lock(&self.inner.context().changes).push_front(change.distrusted());
-                return Some(Event::MemberIdChanged);
-            }
-            Event::Assign(_) | Event::Revoke(_) if is_last => self.note_membership(),
-            // What is lost may be another's in the membership that librdkafka has now.
-            Event::Lost(_) => self.member = None,
-            _ => {}
+        if let Some(notice) = notice {
+            lock(&self.inner.context().tracker).push(GroupEvent::Other(notice));
         }
-        Some(change)
     }
 
-    /// Whether librdkafka is another member than the one that what is held was given to. It tells those who have no name of
-    /// their own that they lost everything; others it lets join anew without a word.
-    fn is_another(&self) -> bool {
-        let is_other = |now: Membership| Some(now.member) != self.member;
-        !self.queues.is_empty() && self.member.is_some() && self.membership().is_some_and(is_other)
-    }
-
-    /// Whether the group has met since partitions were reassigned. What it decided of them is asked, or will be.
-    fn has_met(&self) -> bool {
-        self.reassigned.as_ref().is_some_and(|then| *then != self.membership())
+    fn classify(&self, error: &KafkaError) -> Option<Notice> {
+        if let Some((code, reason)) = self.inner.client().fatal_error() {
+            return Some(Notice::Failed(Fault::new("polling", Remedy::End, format!("{reason} ({code})"))));
+        }
+        match error.rdkafka_error_code() {
+            Some(code) if fault::is_permanent(code) => Some(Notice::Failed(Fault::new("polling", Remedy::End, error))),
+            Some(RDKafkaErrorCode::AllBrokersDown) => Some(Notice::BrokersDown(error.to_string())),
+            _ => {
+                tracing::warn!(%error, "polling failed, retrying");
+                None
+            }
+        }
     }
 
     fn membership(&self) -> Option<Membership> {
         raw::membership(self.inner.client().native_ptr())
     }
 
-    /// Lets the owners commit under the membership that librdkafka has now. Only while everything that it asked is answered
-    /// or about to be: it is a member anew only after an answer.
-    fn note_membership(&mut self) {
-        let now = self.membership();
-        self.member = now.as_ref().map(|now| now.member.clone()).or(self.member.take());
-        (self.noted, *lock(&self.inner.context().known)) = (Instant::now(), now);
+    /// librdkafka takes every call that assigns or releases for the answer to all pending rebalances.
+    fn distrust_pending(&self) {
+        while self.has_queued_events() {
+            self.poll_once(Duration::ZERO);
+        }
+        lock(&self.inner.context().tracker).distrust_pending();
     }
 
-    /// librdkafka takes whatever is assigned or released for the answer to what it asks at that moment, forgets that
-    /// partitions were lost, and becomes a member anew. So what it asked by then is not an orderly request any more.
-    fn distrust_what_waits(&self) {
-        while self.has_unheard() {
-            self.serve(Duration::ZERO);
-        }
-        let mut changes = lock(&self.inner.context().changes);
-        *changes = changes.drain(..).map(Event::distrusted).collect();
-    }
-
-    fn judge(&self, error: &KafkaError) -> Event {
-        if let Some((code, reason)) = self.inner.client().fatal_error() {
-            return Event::Failed(Fault::new("polling", Remedy::End, format!("{reason} ({code})")));
-        }
-        match error.rdkafka_error_code() {
-            Some(code) if fault::is_permanent(code) => Event::Failed(Fault::new("polling", Remedy::End, error)),
-            Some(RDKafkaErrorCode::AllBrokersDown) => Event::Down(error.to_string()),
-            _ => {
-                tracing::warn!(%error, "polling");
-                Event::Quiet
-            }
-        }
-    }
-
-    /// Takes the partitions on, each from its position: the answer to [`Event::Assign`]. One without a position is held, so
-    /// that the group gives it to nobody else, and read from where [`Consumer::seek`] says.
+    /// Answers [`ConsumerEvent::Assigned`]: holds the partitions and reads each from its offset. One without an offset is held,
+    /// so that the group gives it to nobody else, until [`Consumer::seek`] names its offset.
     pub fn assign(&mut self, starts: &[(TopicPartition, Option<NextOffset>)]) -> Result<(), Fault> {
         let end = |error: KafkaError| Fault::new("assigning", Remedy::End, error);
         let mut list = TopicPartitionList::with_capacity(starts.len());
-        for (part, start) in starts {
-            self.split(part)?;
+        for (partition, start) in starts {
+            self.open_queue(partition)?;
             let start = start.map_or(Offset::End, |start| Offset::Offset(start.0 as i64));
-            list.add_partition_offset(&part.topic, part.partition as i32, start).map_err(end)?;
+            list.add_partition_offset(&partition.topic, partition.partition as i32, start).map_err(end)?;
         }
         let assigned = self.inner.incremental_assign(&list).map_err(end);
-        self.distrust_what_waits();
+        self.distrust_pending();
         assigned
     }
 
-    /// Reads partitions that are held from these positions on, and nothing that was fetched before; returns those that it
-    /// cannot be done for now.
+    /// Reads held partitions from these offsets on and discards what was fetched before. Returns the partitions that could
+    /// not be positioned yet.
     ///
-    /// They are not released for it: while they were, the group could give them to another, and nobody would be told.
+    /// They stay assigned meanwhile: the group could give an unassigned partition to another member without telling us.
     pub fn seek(&mut self, starts: &[(TopicPartition, NextOffset)]) -> Result<Vec<TopicPartition>, Fault> {
         let end = |error: KafkaError| Fault::new("seeking", Remedy::End, error);
         if starts.is_empty() {
             return Ok(Vec::new());
         }
         let mut list = TopicPartitionList::with_capacity(starts.len());
-        for (part, start) in starts {
-            self.doubtful.remove(part);
-            // It is another queue when librdkafka has made the partition anew.
-            self.split(part)?;
+        for (partition, start) in starts {
+            self.position_unknown.remove(partition);
+            // The queue is another one if librdkafka has recreated the partition.
+            self.open_queue(partition)?;
             let offset = Offset::Offset(start.0 as i64);
-            list.add_partition_offset(&part.topic, part.partition as i32, offset).map_err(end)?;
+            list.add_partition_offset(&partition.topic, partition.partition as i32, offset).map_err(end)?;
         }
-        let sought = match self.inner.seek_partitions(list, SOUGHT_WITHIN) {
+        let sought = match self.inner.seek_partitions(list, SEEK_TIMEOUT) {
             Ok(sought) => sought,
             Err(error) => {
-                tracing::warn!(%error, "seeking");
-                return Ok(starts.iter().map(|(part, _)| part.clone()).collect());
+                tracing::warn!(%error, "seek failed, retrying");
+                return Ok(starts.iter().map(|(partition, _)| partition.clone()).collect());
             }
         };
         let code = |one: &TopicPartitionListElem<'_>| one.error().err().and_then(|error| error.rdkafka_error_code());
-        let failed = sought
-            .elements()
-            .iter()
-            .filter_map(|one| Some((topic_partition(one), code(one)?)))
-            .collect::<BTreeMap<_, _>>();
-        let is_stopped = |part: &TopicPartition| failed.get(part) == Some(&RDKafkaErrorCode::State);
-        let (stopped, failed): (Vec<TopicPartition>, Vec<TopicPartition>) =
-            failed.keys().cloned().partition(is_stopped);
-        self.reassign(starts.iter().filter(|(part, _)| stopped.contains(part)))?;
+        let failed: BTreeMap<_, _> =
+            sought.elements().iter().filter_map(|one| Some((topic_partition(one), code(one)?))).collect();
+        let is_stopped = |partition: &TopicPartition| failed.get(partition) == Some(&RDKafkaErrorCode::State);
+        let (stopped, failed): (Vec<_>, Vec<_>) = failed.keys().cloned().partition(is_stopped);
+        self.reassign(starts.iter().filter(|(partition, _)| stopped.contains(partition)))?;
         Ok(failed)
     }
 
-    /// As above, for those that librdkafka does not read any more after an error.
+    /// Releases and assigns partitions whose fetcher librdkafka has stopped after an error; those cannot be sought.
     ///
-    /// For a moment they are not held. Should librdkafka join anew in it, they are not among what it claims, and the group
-    /// may give them to another at once: what it asks at its next meeting is then no orderly request.
+    /// They are unassigned for a moment. If librdkafka joins in that moment it does not claim them, and the group may give
+    /// them to another member at once, so the next rebalance is not trusted.
     fn reassign<'a>(&mut self, starts: impl Iterator<Item = &'a (TopicPartition, NextOffset)>) -> Result<(), Fault> {
-        let starts: Vec<_> = starts.map(|(part, start)| (part.clone(), Some(*start))).collect();
+        let starts: Vec<_> = starts.map(|(partition, start)| (partition.clone(), Some(*start))).collect();
         if starts.is_empty() {
             return Ok(());
         }
         let before = self.membership();
-        self.release(&starts.iter().map(|(part, _)| part.clone()).collect::<Vec<_>>())?;
+        self.unassign(&starts.iter().map(|(partition, _)| partition.clone()).collect::<Vec<_>>())?;
         self.assign(&starts)?;
-        if self.uses_classic_protocol && self.membership() != before {
-            return Err(Fault::new("assigning again", Remedy::End, "the group has met meanwhile"));
+        if !self.uses_classic_protocol {
+            return Ok(());
         }
-        self.reassigned = self.uses_classic_protocol.then_some(before);
+        if self.membership() != before {
+            return Err(Fault::new("reassigning", Remedy::End, "the group rebalanced meanwhile"));
+        }
+        lock(&self.inner.context().tracker).reassigned(before);
         Ok(())
     }
 
-    /// Has the partition's records come to a queue of their own.
-    fn split(&mut self, part: &TopicPartition) -> Result<(), Fault> {
-        let (client, partition) = (self.inner.client().native_ptr(), part.partition as i32);
-        let queue = PartitionQueue::of(client, &part.topic, partition, BATCH)
-            .ok_or_else(|| Fault::new("assigning", Remedy::End, format!("{part} has no queue")))?;
-        self.queues.insert(part.clone(), queue);
+    /// Has the partition's records delivered to a queue of their own.
+    fn open_queue(&mut self, partition: &TopicPartition) -> Result<(), Fault> {
+        let client = self.inner.client().native_ptr();
+        let queue = PartitionQueue::of(client, &partition.topic, partition.partition as i32, BATCH_RECORDS)
+            .ok_or_else(|| Fault::new("assigning", Remedy::End, format!("{partition} has no queue")))?;
+        self.queues.insert(partition.clone(), queue);
         Ok(())
     }
 
-    /// Lets the partitions go.
-    pub fn release(&mut self, parts: &[TopicPartition]) -> Result<(), Fault> {
-        let mut list = TopicPartitionList::with_capacity(parts.len());
-        for part in parts {
-            self.queues.remove(part);
-            self.doubtful.remove(part);
-            list.add_partition(&part.topic, part.partition as i32);
+    /// Gives up partitions that are held.
+    pub fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<(), Fault> {
+        let mut list = TopicPartitionList::with_capacity(partitions.len());
+        for partition in partitions {
+            self.queues.remove(partition);
+            self.position_unknown.remove(partition);
+            list.add_partition(&partition.topic, partition.partition as i32);
         }
         let released = self.inner.incremental_unassign(&list);
-        self.distrust_what_waits();
-        released.map_err(|error| Fault::new("releasing", Remedy::End, error))
+        self.distrust_pending();
+        released.map_err(|error| Fault::new("unassigning", Remedy::End, error))
     }
 
-    /// What has been fetched of an assigned partition.
-    pub fn take(&mut self, part: &TopicPartition) -> Vec<Taken> {
-        let Some(queue) = self.queues.get_mut(part) else { return Vec::new() };
+    /// What has been fetched of a held partition since the last call.
+    pub fn fetch(&mut self, partition: &TopicPartition) -> Vec<Fetched> {
+        let Some(queue) = self.queues.get_mut(partition) else { return Vec::new() };
         let (mut all, mut records) = (Vec::new(), Vec::new());
         for message in queue.take() {
             let other = match message.error() {
                 None => {
-                    self.doubtful.remove(part);
+                    self.position_unknown.remove(partition);
                     records.push(message);
                     continue;
                 }
-                Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => Taken::OutOfRange,
-                Some(code) if is_damage(code) => Taken::Damaged(code.to_string()),
-                Some(code) if fault::is_permanent(code) => Taken::Trouble(Fault::new("fetching", Remedy::End, code)),
-                Some(code) => Taken::Trouble(Fault::new("fetching", Remedy::Retry, code)),
+                Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => Fetched::OutOfRange,
+                Some(code) if is_corruption(code) => Fetched::Corrupt(code.to_string()),
+                Some(code) if fault::is_permanent(code) => Fetched::Error(Fault::new("fetching", Remedy::End, code)),
+                Some(code) => Fetched::Error(Fault::new("fetching", Remedy::Retry, code)),
             };
-            self.doubtful.insert(part.clone());
+            self.position_unknown.insert(partition.clone());
             if !records.is_empty() {
-                all.push(Taken::Records(std::mem::take(&mut records)));
+                all.push(Fetched::Records(std::mem::take(&mut records)));
             }
             all.push(other);
         }
         if !records.is_empty() {
-            all.push(Taken::Records(records));
+            all.push(Fetched::Records(records));
         }
         all
     }
 
-    /// Where reading goes on, in every assigned partition that something was taken of: behind the last record, and behind
-    /// what is no record. Not known of one whose last word was an error.
+    /// The next offset to fetch in every held partition that something was fetched of: behind the last record and behind
+    /// transaction markers. Unknown for a partition that returned an error since its last record.
     pub fn positions(&self) -> Vec<(TopicPartition, NextOffset)> {
-        // The list must be gone before the consumer is: librdkafka waits for it.
+        // The list must be dropped before the client, which waits for it.
         let Ok(list) = self.inner.position() else { return Vec::new() };
         let position = |one: &TopicPartitionListElem<'_>| match one.offset() {
             Offset::Offset(next) if next >= 0 => Some((topic_partition(one), NextOffset(next as u64))),
             _ => None,
         };
         let known = list.elements().iter().filter_map(position).collect::<Vec<_>>();
-        known.into_iter().filter(|(part, _)| !self.doubtful.contains(part)).collect()
+        known.into_iter().filter(|(partition, _)| !self.position_unknown.contains(partition)).collect()
     }
 
-    /// For how long after `then` the coordinator of the group is not there, when that is longer than waiting is of any use:
-    /// librdkafka looks for a coordinator that is another broker now, but not for the same broker at another address.
-    pub fn missed_since(&self, then: Instant) -> Option<Duration> {
-        let missed_for = lock(&self.inner.context().missed_since).map(|since| since.max(then).elapsed());
-        missed_for.filter(|missed_for| *missed_for > self.patience && self.is_reachable())
+    /// How long the group's coordinator has been missing since `then`, once that is longer than waiting can help: librdkafka
+    /// finds a coordinator that moved to another broker, but not the same broker at another address.
+    pub fn coordinator_missing_for(&self, then: Instant) -> Option<Duration> {
+        let missing_for =
+            lock(&self.inner.context().coordinator_missing_since).map(|since| since.max(then).elapsed())?;
+        (missing_for > self.coordinator_timeout && self.is_reachable()).then_some(missing_for)
     }
 
     /// Whether a broker answers.
@@ -333,21 +291,21 @@ impl Consumer {
         self.inner.client().fetch_metadata(None, Duration::from_millis(500)).is_ok()
     }
 
-    /// Leaves the group. Every [`Group`] must be gone.
+    /// Leaves the group. Every [`Group`] must have been dropped.
     pub fn close(self) {
         drop(self);
     }
 }
 
-/// librdkafka waits for its last answers, however polling has ended.
+/// librdkafka waits for its last rebalance to be answered, however polling has ended.
 impl Drop for Consumer {
     fn drop(&mut self) {
         self.inner.context().is_closing.store(true, Ordering::Release);
     }
 }
 
-/// Errors of reading what was fetched: librdkafka goes on behind it as if nothing had been there.
-fn is_damage(code: RDKafkaErrorCode) -> bool {
+/// Errors of decoding fetched records: librdkafka continues behind them as if nothing had been there.
+fn is_corruption(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(code, Code::BadMessage | Code::BadCompression | Code::NotImplemented)
 }

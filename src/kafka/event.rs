@@ -1,10 +1,11 @@
-//! What polling and taking come to.
+//! Events of the consumer and what was fetched of a partition.
 
 use std::sync::Arc;
 
 use super::fault::Fault;
 use super::raw::Message;
 use ebb_core::NextOffset;
+use ebb_core::partition::GroupEvent;
 
 /// One partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,47 +20,59 @@ impl std::fmt::Display for TopicPartition {
     }
 }
 
-/// What polling came to.
+/// Events returned by [`Consumer::poll`](super::Consumer::poll).
 #[derive(Debug)]
-pub enum Event {
-    Quiet,
-    /// These are to be ours, once [`assign`](super::Consumer::assign) is called.
-    Assign(Vec<TopicPartition>),
-    /// These are to be another's, once [`release`](super::Consumer::release) is called.
-    Revoke(Vec<TopicPartition>),
-    /// These are another's already: nothing can be committed for them.
+pub enum ConsumerEvent {
+    Idle,
+    /// The group assigns these; the answer is [`Consumer::assign`](super::Consumer::assign).
+    Assigned(Vec<TopicPartition>),
+    /// The group revokes these; the answer is [`Consumer::unassign`](super::Consumer::unassign).
+    Revoked(Vec<TopicPartition>),
+    /// Other members may own these already: nothing can be committed for them.
     Lost(Vec<TopicPartition>),
-    /// We are another member than before, and what is held may have been another's meanwhile: nothing that was made of it
+    /// This instance has a new member id. Other members may have owned its partitions in between: nothing that was folded
     /// can be committed.
     MemberIdChanged,
-    /// A record of this came outside of its queue: librdkafka has made the partition anew. It must be sought again.
-    Stray(TopicPartition),
+    /// A record arrived outside of its partition's queue, because librdkafka recreated the partition: seek again.
+    StrayRecord(TopicPartition),
     /// No broker can be reached.
-    Down(String),
-    /// The membership has ended for good.
+    BrokersDown(String),
+    /// The membership has ended permanently.
     Failed(Fault),
 }
 
-impl Event {
-    /// What was asked of somebody whose partitions may be another's already.
-    pub(super) fn distrusted(self) -> Self {
-        match self {
-            Event::Revoke(parts) => Event::Lost(parts),
-            other => other,
+/// Consumer events that are not rebalances.
+#[derive(Debug)]
+pub(super) enum Notice {
+    StrayRecord(TopicPartition),
+    BrokersDown(String),
+    Failed(Fault),
+}
+
+impl From<GroupEvent<TopicPartition, Notice>> for ConsumerEvent {
+    fn from(event: GroupEvent<TopicPartition, Notice>) -> Self {
+        match event {
+            GroupEvent::Assigned(partitions) => Self::Assigned(partitions),
+            GroupEvent::Revoked(partitions) => Self::Revoked(partitions),
+            GroupEvent::Lost(partitions) => Self::Lost(partitions),
+            GroupEvent::MemberIdChanged => Self::MemberIdChanged,
+            GroupEvent::Other(Notice::StrayRecord(partition)) => Self::StrayRecord(partition),
+            GroupEvent::Other(Notice::BrokersDown(reason)) => Self::BrokersDown(reason),
+            GroupEvent::Other(Notice::Failed(fault)) => Self::Failed(fault),
         }
     }
 }
 
-/// What a partition's queue held.
+/// What was fetched of a partition.
 #[derive(Debug)]
-pub enum Taken {
+pub enum Fetched {
     /// In the order of their offsets; never empty.
     Records(Vec<Message>),
-    /// There is no record before this offset that was not taken.
-    End(NextOffset),
-    /// The position asked for is not in the log.
+    /// Every record before this offset was fetched.
+    UpTo(NextOffset),
+    /// The position is outside of the log.
     OutOfRange,
-    /// Records here could not be read, and were passed over: what comes behind them must not be taken.
-    Damaged(String),
-    Trouble(Fault),
+    /// Records here could not be decoded and librdkafka skipped them: what follows must not be processed.
+    Corrupt(String),
+    Error(Fault),
 }

@@ -1,4 +1,4 @@
-//! What the owners of partitions may do while another thread polls for them: read and commit positions.
+//! Offsets of the consumer group, for the owners of partitions: read and commit them while another thread polls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,39 +13,39 @@ use super::fault::{self, Fault, Remedy};
 use super::raw;
 use ebb_core::NextOffset;
 
-/// The longest a question to the brokers takes.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest an undecided transaction is waited for at once: whoever waits has others waiting for it.
-const DECIDED_WITHIN: Duration = Duration::from_secs(2);
+/// Longest wait for an answer of the brokers.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for an open transaction to be decided. The worker that waits has other partitions to serve.
+const PENDING_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is committed of a partition.
+/// The committed offset of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommittedOffset {
     pub next: NextOffset,
-    /// What whoever committed it wrote beside it.
+    /// The metadata string that was committed with the offset.
     pub note: String,
 }
 
-/// What is to be committed of a partition.
+/// An offset to commit.
 #[derive(Debug, Clone)]
-pub struct Position {
-    pub part: TopicPartition,
+pub struct OffsetCommit {
+    pub partition: TopicPartition,
     pub next: NextOffset,
     pub note: String,
 }
 
-/// One topic among all that ever had its name.
+/// Distinguishes a topic from earlier and later topics of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicId(pub u128);
 
-/// The positions of a log that can be read.
+/// The offsets that a log holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
-    pub first: NextOffset,
-    pub next: NextOffset,
+pub struct LogRange {
+    pub start: NextOffset,
+    pub end: NextOffset,
 }
 
-/// What an owner of partitions may ask and tell the group.
+/// The group as seen by the owners of partitions.
 #[derive(Clone)]
 pub struct Group {
     pub(super) inner: Arc<BaseConsumer<Context>>,
@@ -58,50 +58,52 @@ impl std::fmt::Debug for Group {
 }
 
 impl Group {
-    /// Up to where the partition's records are processed, for good: a transaction that is not decided yet is waited for.
-    pub fn committed(&self, part: &TopicPartition) -> Result<Option<CommittedOffset>, Fault> {
+    /// The committed offset. Waits for an open transaction to be decided.
+    pub fn committed(&self, partition: &TopicPartition) -> Result<Option<CommittedOffset>, Fault> {
         let mut list = TopicPartitionList::new();
-        list.add_partition(&part.topic, part.partition as i32);
-        let asked = self.inner.committed_offsets(list, DECIDED_WITHIN).and_then(|found| committed_offset(&found));
+        list.add_partition(&partition.topic, partition.partition as i32);
+        let asked =
+            self.inner.committed_offsets(list, PENDING_TRANSACTION_TIMEOUT).and_then(|found| committed_offset(&found));
         asked.map_err(|error| Fault::idempotent("reading the committed offset", &error))
     }
 
-    pub fn extent(&self, part: &TopicPartition) -> Result<Extent, Fault> {
-        let asked = self.inner.fetch_watermarks(&part.topic, part.partition as i32, PATIENCE);
-        let (first, next) = asked.map_err(|error| Fault::idempotent("reading the ends of the log", &error))?;
-        Ok(Extent { first: NextOffset(first.max(0) as u64), next: NextOffset(next.max(0) as u64) })
+    pub fn log_range(&self, partition: &TopicPartition) -> Result<LogRange, Fault> {
+        let asked = self.inner.fetch_watermarks(&partition.topic, partition.partition as i32, REQUEST_TIMEOUT);
+        let (first, next) =
+            asked.map_err(|error| Fault::idempotent("reading the log's start and end offsets", &error))?;
+        Ok(LogRange { start: NextOffset(first.max(0) as u64), end: NextOffset(next.max(0) as u64) })
     }
 
-    /// Which topic of this name there is now. librdkafka goes on in a new one where it stood in the old one.
+    /// The id of the topic that has this name now. librdkafka continues in a recreated topic at the old position.
     pub fn topic_id(&self, topic: &str) -> Result<TopicId, Fault> {
-        let told = raw::topic_id(self.inner.client().native_ptr(), topic, PATIENCE.as_millis() as i32);
+        let told = raw::topic_id(self.inner.client().native_ptr(), topic, REQUEST_TIMEOUT.as_millis() as i32);
         told.map(TopicId).map_err(|code| {
             let remedy = if fault::is_permanent(code) { Remedy::End } else { Remedy::Retry };
-            Fault::new("asking for a topic", remedy, code)
+            Fault::new("describing a topic", remedy, code)
         })
     }
 
-    /// How far the log reaches, as far as fetching has told; asks nobody.
-    pub fn known_end(&self, part: &TopicPartition) -> Option<NextOffset> {
-        raw::known_end(self.inner.client().native_ptr(), &part.topic, part.partition as i32).map(NextOffset)
+    /// The end of the log as of the last fetch; makes no request.
+    pub fn known_end(&self, partition: &TopicPartition) -> Option<NextOffset> {
+        raw::known_end(self.inner.client().native_ptr(), &partition.topic, partition.partition as i32).map(NextOffset)
     }
 
-    /// Whether the polling thread has dealt with everything that the group decided. Otherwise what is processed here may be
-    /// another's already, and the brokers, who only see that we are a member, would take it (K2).
+    /// Whether the polling thread has dealt with everything that the group decided. If not, partitions may belong to other
+    /// members already, and the brokers would still accept a commit: they check the membership, not the owner (K2).
     pub fn is_settled(&self) -> bool {
         let now = raw::membership(self.inner.client().native_ptr());
-        now.is_some() && *lock(&self.inner.context().known) == now
+        lock(&self.inner.context().tracker).is_settled(now.as_ref())
     }
 
     pub(super) fn require_settled(&self) -> Result<(), Fault> {
-        let changed = || Fault::new("committing", Remedy::StartOver, "the group has changed meanwhile");
+        let changed = || Fault::new("committing", Remedy::StartOver, "the group has rebalanced");
         self.is_settled().then_some(()).ok_or_else(changed)
     }
 
-    /// Commits positions outside of a transaction.
-    pub fn commit(&self, positions: &[Position]) -> Result<(), Fault> {
+    /// Commits offsets outside of a transaction.
+    pub fn commit(&self, offsets: &[OffsetCommit]) -> Result<(), Fault> {
         self.require_settled()?;
-        let list = list_of(positions).map_err(|error| Fault::new("committing offsets", Remedy::StartOver, error))?;
+        let list = list_of(offsets).map_err(|error| Fault::new("committing offsets", Remedy::StartOver, error))?;
         self.inner.commit(&list, CommitMode::Sync).map_err(|error| {
             let remedy = match error.rdkafka_error_code() {
                 Some(code) if fault::is_permanent(code) => Remedy::End,
@@ -123,10 +125,10 @@ pub(super) fn committed_offset(list: &TopicPartitionList) -> KafkaResult<Option<
     })
 }
 
-pub(super) fn list_of(positions: &[Position]) -> KafkaResult<TopicPartitionList> {
-    let mut list = TopicPartitionList::with_capacity(positions.len());
-    for Position { part, next, note } in positions {
-        let mut element = list.add_partition(&part.topic, part.partition as i32);
+pub(super) fn list_of(offsets: &[OffsetCommit]) -> KafkaResult<TopicPartitionList> {
+    let mut list = TopicPartitionList::with_capacity(offsets.len());
+    for OffsetCommit { partition, next, note } in offsets {
+        let mut element = list.add_partition(&partition.topic, partition.partition as i32);
         element.set_offset(Offset::Offset(next.0 as i64))?;
         if !note.is_empty() {
             element.set_metadata(note);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rdkafka::producer::{BaseProducer, Producer as _};
 
 use super::consumer::Consumer;
-use super::event::{Event, TopicPartition};
+use super::event::{ConsumerEvent, TopicPartition};
 use super::fault::{Fault, Remedy};
 use super::settings::Settings;
 
@@ -69,17 +69,17 @@ impl GroupInspector {
         let (mut consumer, begun) = (Consumer::subscribe(&settings, topics)?, Instant::now());
         while begun.elapsed() < REBALANCE_TIMEOUT {
             match consumer.poll(POLL_INTERVAL) {
-                Event::Assign(_) => {
+                ConsumerEvent::Assigned(_) => {
                     consumer.assign(&[])?;
                     break;
                 }
-                Event::Failed(fault) => return Err(fault),
-                Event::Quiet
-                | Event::Revoke(_)
-                | Event::Lost(_)
-                | Event::MemberIdChanged
-                | Event::Stray(_)
-                | Event::Down(_) => {}
+                ConsumerEvent::Failed(fault) => return Err(fault),
+                ConsumerEvent::Idle
+                | ConsumerEvent::Revoked(_)
+                | ConsumerEvent::Lost(_)
+                | ConsumerEvent::MemberIdChanged
+                | ConsumerEvent::StrayRecord(_)
+                | ConsumerEvent::BrokersDown(_) => {}
             }
         }
         consumer.close();

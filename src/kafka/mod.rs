@@ -23,9 +23,9 @@ mod settings;
 
 pub use admin::{Admin, TopicCreation, TopicDescription, TopicRequirement};
 pub use consumer::Consumer;
-pub use event::{Event, Taken, TopicPartition};
+pub use event::{ConsumerEvent, Fetched, TopicPartition};
 pub use fault::{Fault, Remedy};
-pub use group::{CommittedOffset, Extent, Group, Position, TopicId};
+pub use group::{CommittedOffset, Group, LogRange, OffsetCommit, TopicId};
 pub use group_inspector::{GroupInspector, Member};
 pub use producer::{CommitOutcome, DeliveryReport, Producer, SendOutcome};
 pub use raw::{Message, Output};

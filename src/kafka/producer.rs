@@ -16,7 +16,7 @@ use rdkafka::producer::{BaseProducer, Producer as _, ProducerContext};
 
 use super::context::lock;
 use super::fault::{Fault, Remedy};
-use super::group::{Group, Position, list_of};
+use super::group::{Group, OffsetCommit, list_of};
 use super::raw::{self, Output, Topics};
 use super::settings::{ReportMode, Settings, TRANSACTION_TIMEOUT};
 
@@ -209,7 +209,7 @@ impl Producer {
     }
 
     /// Adds the offsets to the open transaction.
-    pub fn send_offsets(&self, group: &Group, positions: &[Position]) -> Result<(), Fault> {
+    pub fn send_offsets(&self, group: &Group, positions: &[OffsetCommit]) -> Result<(), Fault> {
         const CALL: &str = "sending offsets to the transaction";
         let fault = |message: String| Fault::new(CALL, Remedy::StartOver, message);
         let list = list_of(positions).map_err(|error| fault(error.to_string()))?;

@@ -1,10 +1,9 @@
-//! What the safe client has no call for: taking records of one partition in batches, passing a record on with its headers
-//! byte for byte, waiting for what was passed on without a turn of the processor, telling a topic from one of the same
-//! name, and telling as whom a client is a member and whether it has more to say. This file is unsafe because all of it
-//! means handling librdkafka's own pointers.
+//! Calls that the safe client does not have: consuming one partition in batches, producing a record with its headers byte
+//! for byte, flushing without polling, reading topic ids, the group membership and the length of the consumer's queue.
+//! This file is unsafe because all of it handles librdkafka's own pointers.
 //!
-//! Batches are taken by the poll thread alone, which also answers rebalances and seeks: none of these ever overlap
-//! (librdkafka's batch calls lost messages when they did).
+//! Batches are consumed only by the poll thread, which also answers rebalances and seeks, so that these calls never
+//! overlap (librdkafka's batch calls lost messages when they did).
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -12,6 +11,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
+use ebb_core::partition::Membership;
 use rdkafka::bindings as sys;
 use rdkafka::types::{RDKafka, RDKafkaErrorCode, RDKafkaRespErr};
 
@@ -244,27 +244,21 @@ pub(super) fn known_end(client: *mut RDKafka, topic: &str, partition: i32) -> Op
     (error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| u64::try_from(high).ok()).flatten()
 }
 
-/// As whom, and in which generation of the group, a client is a member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Membership {
-    pub(super) member: CString,
-    generation: i32,
-}
-
-/// The membership as librdkafka's own thread has it now, if it has one: what is committed as nobody is not held to any.
+/// The membership that librdkafka's own thread has now, if the client is a member.
 pub(super) fn membership(client: *mut RDKafka) -> Option<Membership> {
     // SAFETY: the client is alive; what is given is ours, read while it lives, and destroyed once.
     unsafe {
         let metadata = NonNull::new(sys::rd_kafka_consumer_group_metadata(client))?.as_ptr();
         let generation = sys::rd_kafka_consumer_group_metadata_generation_id(metadata);
-        let member = CStr::from_ptr(sys::rd_kafka_consumer_group_metadata_member_id(metadata)).to_owned();
+        let member =
+            CStr::from_ptr(sys::rd_kafka_consumer_group_metadata_member_id(metadata)).to_string_lossy().into_owned();
         sys::rd_kafka_consumer_group_metadata_destroy(metadata);
         (generation > 0 && !member.is_empty()).then_some(Membership { member, generation })
     }
 }
 
-/// How much a consumer has to say that was not polled yet.
-pub(super) fn unheard(client: *mut RDKafka) -> usize {
+/// Number of events in the consumer's queue that were not polled yet.
+pub(super) fn queued_events(client: *mut RDKafka) -> usize {
     // SAFETY: the client is alive; the reference is ours, and given back once.
     unsafe {
         let Some(queue) = NonNull::new(sys::rd_kafka_queue_get_consumer(client)) else { return 0 };

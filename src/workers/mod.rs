@@ -1,30 +1,39 @@
 //! Threads that own shards.
 //!
-//! W1: a shard is touched by its worker alone; everything else is a message to it. W2: queues are bounded: who sends
-//! waits. W3: questions are answered between batches, with the position up to which they hold. W4: an event is recorded
-//! only after the journal has it; what is answered survives a kill. W5: a thread that panics ends the process: what it
-//! owned would have no owner.
+//! - W1: a shard is touched only by its worker; everything else sends messages to it.
+//! - W2: queues are bounded: senders wait.
+//! - W3: questions are answered between batches, with the position up to which the answer holds.
+//! - W4: an event is folded and answered only after the log has it; what is answered survives a kill.
+//! - W5: a thread that panics ends the process, because what it owned would have no owner.
+//!
+//! [`worker`] is the loop of one worker, over a [`log`]: the journal of the embedded service or Kafka. [`partition_cell`]
+//! holds the state machine of each partition. [`stream`] and [`queries`] are what the rest of the service uses.
 
-mod asking;
-mod checkpoints;
-mod ending;
-mod faults;
+mod checkpointer;
+#[cfg(any(feature = "fault-points", feature = "mutants"))]
+mod fault_injection;
+mod hooks;
+mod journal;
 mod kafka;
-mod message;
-mod owned;
-mod report;
-mod residency;
+mod log;
+mod messages;
+mod partition_cell;
+mod pool;
+mod queries;
+mod shard_metrics;
+mod slot;
 mod stream;
-mod topics;
 mod worker;
 
-pub use asking::{Answers, AtLeast, Checkpointed, Counted, MergedAnswer};
-pub use faults::{Mutant, POINTS};
 #[cfg(fuzzing)]
 pub use kafka::fuzzed;
-pub use kafka::{Beginning, Delivery, KafkaOptions, OVERSIZE, Outputs, SnapshotTopic, StreamSpec, Target};
-pub use message::{
-    AggregateAskError, AskError, Decided, Depth, PartitionStatus, RecordError, Recorded, Stored, Submission,
+pub use kafka::{
+    Delivery, KafkaOptions, OVERSIZE, OutputTopics, SnapshotTopic, StartPosition, StreamLayouts, StreamSpec, Target,
 };
-pub use stream::{Expectation, Place, Placed, Readiness, Stream, Streams};
-pub use worker::{StartError, Workers, WorkersOptions};
+pub use messages::{
+    AggregateQueryError, Decision, Detail, PartitionStatus, QueryError, RecordError, RecordReceipt, StoredCheckpoint,
+    Submission,
+};
+pub use pool::{StartError, Workers, WorkersOptions};
+pub use queries::{AtLeast, CountBatch, DecisionBatch, MergedAnswer, PartitionCheckpoint};
+pub use stream::{Readiness, ShardPlacement, StartupProgress, Stream, StreamLayout, Streams};

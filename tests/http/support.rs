@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use ebb::http::{Api, HttpLimits, Routes};
 use ebb::metrics::Metrics;
 use ebb::store::{ShardId, Store, StoreOptions};
-use ebb::workers::{Place, Placed, Streams, Workers, WorkersOptions};
+use ebb::workers::{ShardPlacement, StreamLayout, Streams, Workers, WorkersOptions};
 use ebb_core::{
     AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Measure, PayloadLimits, Plan, Reader, Seen,
     Selection, TimeUnit, Weighting,
@@ -64,8 +64,10 @@ impl Service {
             |stream: &str, partition, plan: &Arc<Plan>| (ShardId { stream: stream.into(), partition }, plan.clone());
         let lists = (0..2).map(|p| vec![shard(name, p, &timed), shard("counted", p, &counted)]).collect();
         let workers = Workers::start(&options, lists).unwrap();
-        let placed =
-            |plan, shard| Placed { plan, shards: vec![Place { worker: 0, shard }, Place { worker: 1, shard }] };
+        let placed = |plan, slot| StreamLayout {
+            plan,
+            shards: vec![ShardPlacement { worker: 0, slot }, ShardPlacement { worker: 1, slot }],
+        };
         let streams = BTreeMap::from([(name.into(), placed(timed, 0)), ("counted".into(), placed(counted, 1))]);
         let streams = Streams::new(&workers, streams);
         let api = Arc::new(Api::new(streams, options.metrics, limits));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ebb::kafka::{Consumer, Event, Settings, Taken, TopicPartition};
+use ebb::kafka::{Consumer, ConsumerEvent, Fetched, Settings, TopicPartition};
 use ebb_core::NextOffset;
 use rdkafka::config::ClientConfig;
 use rdkafka::mocking::MockCluster;
@@ -26,12 +26,12 @@ fn produce(brokers: &str, count: u64) {
 fn poll_until(
     consumer: &mut Consumer,
     partition: &TopicPartition,
-    mut condition: impl FnMut(&Event, &[Taken]) -> bool,
+    mut condition: impl FnMut(&ConsumerEvent, &[Fetched]) -> bool,
 ) {
     let begun = Instant::now();
     loop {
         let event = consumer.poll(POLL_INTERVAL);
-        if condition(&event, &consumer.take(partition)) {
+        if condition(&event, &consumer.fetch(partition)) {
             return;
         }
         assert!(begun.elapsed() < TIMEOUT, "the condition did not hold within {TIMEOUT:?}");
@@ -41,7 +41,7 @@ fn poll_until(
 fn wait_for_records(consumer: &mut Consumer, partition: &TopicPartition, count: usize) {
     let mut received = 0;
     poll_until(consumer, partition, |_, fetched| {
-        let records = |one: &Taken| if let Taken::Records(records) = one { records.len() } else { 0 };
+        let records = |one: &Fetched| if let Fetched::Records(records) = one { records.len() } else { 0 };
         received += fetched.iter().map(records).sum::<usize>();
         received >= count
     });
@@ -57,12 +57,12 @@ fn fetch_error_does_not_advance_the_position() {
         Settings { brokers: brokers.clone(), group: "g".into(), instance: None, properties: BTreeMap::new() };
     let partition = TopicPartition { topic: "clicks".into(), partition: 0 };
     let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("subscribe");
-    poll_until(&mut consumer, &partition, |event, _| matches!(event, Event::Assign(_)));
+    poll_until(&mut consumer, &partition, |event, _| matches!(event, ConsumerEvent::Assigned(_)));
     consumer.assign(&[(partition.clone(), Some(NextOffset(0)))]).expect("assign the partition");
     wait_for_records(&mut consumer, &partition, 3);
     assert_eq!(consumer.positions(), [(partition.clone(), NextOffset(3))]);
     cluster.request_errors(RDKafkaApiKey::Fetch, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN]);
-    poll_until(&mut consumer, &partition, |_, fetched| fetched.iter().any(|one| matches!(one, Taken::Trouble(_))));
+    poll_until(&mut consumer, &partition, |_, fetched| fetched.iter().any(|one| matches!(one, Fetched::Error(_))));
     let positions = consumer.positions();
     assert!(positions.is_empty(), "positions after a fetch error: {positions:?}");
     produce(&brokers, 1);
@@ -81,7 +81,7 @@ fn member_id_change_is_reported_before_the_next_assignment() {
     let settings = Settings { brokers, group: "g".into(), instance: Some("one".into()), properties };
     let partition = TopicPartition { topic: "clicks".into(), partition: 0 };
     let mut consumer = Consumer::subscribe(&settings, &["clicks"]).expect("subscribe");
-    poll_until(&mut consumer, &partition, |event, _| matches!(event, Event::Assign(_)));
+    poll_until(&mut consumer, &partition, |event, _| matches!(event, ConsumerEvent::Assigned(_)));
     consumer.assign(&[(partition.clone(), Some(NextOffset(0)))]).expect("assign the partition");
     let group = consumer.group();
     poll_until(&mut consumer, &partition, |_, _| group.is_settled());
@@ -89,12 +89,15 @@ fn member_id_change_is_reported_before_the_next_assignment() {
     cluster.request_errors(RDKafkaApiKey::Heartbeat, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
     let mut was_settled = true;
     poll_until(&mut consumer, &partition, |event, _| {
-        assert!(!matches!(event, Event::Assign(_) | Event::Revoke(_)), "{event:?} before the member id change");
+        assert!(
+            !matches!(event, ConsumerEvent::Assigned(_) | ConsumerEvent::Revoked(_)),
+            "{event:?} before the member id change"
+        );
         was_settled = group.is_settled();
-        matches!(event, Event::MemberIdChanged)
+        matches!(event, ConsumerEvent::MemberIdChanged)
     });
     assert!(!was_settled, "offsets of partitions that another member may own could be committed");
-    poll_until(&mut consumer, &partition, |event, _| matches!(event, Event::Assign(_)));
+    poll_until(&mut consumer, &partition, |event, _| matches!(event, ConsumerEvent::Assigned(_)));
     consumer.assign(&[]).expect("accept the assignment");
     poll_until(&mut consumer, &partition, |_, _| group.is_settled());
     drop(group);

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ebb::kafka::{
-    CommitOutcome, Consumer, Event, GroupInspector, Member, Position, Producer, Settings, Taken, TopicPartition,
+    CommitOutcome, Consumer, ConsumerEvent, Fetched, GroupInspector, Member, OffsetCommit, Producer, Settings,
+    TopicPartition,
 };
 use ebb_core::NextOffset;
 
@@ -34,13 +35,16 @@ fn both_partitions(topic: &str) -> [TopicPartition; 2] {
 }
 
 /// The next change of the assignment.
-fn next_change(consumer: &mut Consumer) -> Event {
+fn next_change(consumer: &mut Consumer) -> ConsumerEvent {
     let begun = Instant::now();
     loop {
         match consumer.poll(POLL_INTERVAL) {
-            event @ (Event::Assign(_) | Event::Revoke(_) | Event::Lost(_)) => return event,
-            Event::Failed(fault) => panic!("{fault}"),
-            Event::Quiet | Event::MemberIdChanged | Event::Stray(_) | Event::Down(_) => {
+            event @ (ConsumerEvent::Assigned(_) | ConsumerEvent::Revoked(_) | ConsumerEvent::Lost(_)) => return event,
+            ConsumerEvent::Failed(fault) => panic!("{fault}"),
+            ConsumerEvent::Idle
+            | ConsumerEvent::MemberIdChanged
+            | ConsumerEvent::StrayRecord(_)
+            | ConsumerEvent::BrokersDown(_) => {
                 assert!(begun.elapsed() < TIMEOUT, "no change of the assignment within {TIMEOUT:?}");
             }
         }
@@ -50,7 +54,7 @@ fn next_change(consumer: &mut Consumer) -> Event {
 /// Accepts the expected assignment and polls until its offsets may be committed.
 fn accept_assignment(consumer: &mut Consumer, expected: &[TopicPartition]) {
     let event = next_change(consumer);
-    let Event::Assign(mut partitions) = event else { panic!("{event:?}") };
+    let ConsumerEvent::Assigned(mut partitions) = event else { panic!("{event:?}") };
     partitions.sort();
     assert_eq!(partitions, expected);
     let starts: Vec<_> = partitions.into_iter().map(|partition| (partition, Some(NextOffset(0)))).collect();
@@ -58,7 +62,7 @@ fn accept_assignment(consumer: &mut Consumer, expected: &[TopicPartition]) {
     let (group, begun) = (consumer.group(), Instant::now());
     while !group.is_settled() {
         let event = consumer.poll(POLL_INTERVAL);
-        assert!(matches!(event, Event::Quiet | Event::Down(_)), "{event:?}");
+        assert!(matches!(event, ConsumerEvent::Idle | ConsumerEvent::BrokersDown(_)), "{event:?}");
         assert!(begun.elapsed() < TIMEOUT, "the membership did not settle within {TIMEOUT:?}");
     }
 }
@@ -69,9 +73,9 @@ fn read_offsets(consumer: &mut Consumer, partition: &TopicPartition, count: usiz
     while offsets.len() < count {
         assert!(begun.elapsed() < TIMEOUT, "only {offsets:?} within {TIMEOUT:?}");
         let event = consumer.poll(POLL_INTERVAL);
-        assert!(matches!(event, Event::Quiet), "{event:?}");
-        for taken in consumer.take(partition) {
-            if let Taken::Records(records) = taken {
+        assert!(matches!(event, ConsumerEvent::Idle), "{event:?}");
+        for taken in consumer.fetch(partition) {
+            if let Fetched::Records(records) = taken {
                 offsets.extend(records.iter().map(|record| record.offset()));
             }
         }
@@ -95,7 +99,7 @@ fn held_partition_stays_ours_and_seek_discards_prefetched_records() {
     let end = fixture.admin().watermarks("held", 1).1 as u64;
     let mut first = subscribe(&settings, "held");
     let event = next_change(&mut first);
-    assert!(matches!(&event, Event::Assign(assigned) if assigned.len() == 2), "{event:?}");
+    assert!(matches!(&event, ConsumerEvent::Assigned(assigned) if assigned.len() == 2), "{event:?}");
     first.assign(&partitions.clone().map(|partition| (partition, None))).expect("hold both partitions");
 
     for start in [0, 7, end - 3, 0] {
@@ -113,9 +117,9 @@ fn held_partition_stays_ours_and_seek_discards_prefetched_records() {
 fn seek_after_out_of_range_error(consumer: &mut Consumer, partition: &TopicPartition) {
     consumer.seek(&[(partition.clone(), NextOffset(1 << 40))]).expect("seek beyond the end");
     let begun = Instant::now();
-    while !consumer.take(partition).iter().any(|taken| matches!(taken, Taken::OutOfRange)) {
+    while !consumer.fetch(partition).iter().any(|taken| matches!(taken, Fetched::OutOfRange)) {
         assert!(begun.elapsed() < TIMEOUT, "no out-of-range error");
-        assert!(matches!(consumer.poll(POLL_INTERVAL), Event::Quiet));
+        assert!(matches!(consumer.poll(POLL_INTERVAL), ConsumerEvent::Idle));
     }
     seek(consumer, partition, 3);
     assert_eq!(read_offsets(consumer, partition, 5)[..5], [3, 4, 5, 6, 7]);
@@ -127,27 +131,30 @@ fn second_member_gets_one_partition(first: &mut Consumer, second: &mut Consumer)
     let begun = Instant::now();
     let lost = loop {
         let event = second.poll(POLL_INTERVAL);
-        assert!(!matches!(&event, Event::Assign(new) if !new.is_empty()), "{event:?}: the first member owns it");
-        if matches!(event, Event::Assign(_)) {
+        assert!(
+            !matches!(&event, ConsumerEvent::Assigned(new) if !new.is_empty()),
+            "{event:?}: the first member owns it"
+        );
+        if matches!(event, ConsumerEvent::Assigned(_)) {
             second.assign(&[]).expect("accept an empty assignment");
         }
         match first.poll(POLL_INTERVAL) {
-            Event::Lost(partitions) => break partitions,
-            Event::Assign(new) if new.is_empty() => first.assign(&[]).expect("accept an empty assignment"),
-            Event::Quiet => assert!(begun.elapsed() < TIMEOUT, "no partition was revoked"),
+            ConsumerEvent::Lost(partitions) => break partitions,
+            ConsumerEvent::Assigned(new) if new.is_empty() => first.assign(&[]).expect("accept an empty assignment"),
+            ConsumerEvent::Idle => assert!(begun.elapsed() < TIMEOUT, "no partition was revoked"),
             event => panic!("{event:?}"),
         }
     };
     assert_eq!(lost.len(), 1);
-    first.release(&lost).expect("release the partition");
+    first.unassign(&lost).expect("release the partition");
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < TIMEOUT, "the partition was not assigned to the second member");
-        if let Event::Assign(new) = first.poll(POLL_INTERVAL) {
+        if let ConsumerEvent::Assigned(new) = first.poll(POLL_INTERVAL) {
             assert!(new.is_empty(), "{new:?}");
             first.assign(&[]).expect("accept an empty assignment");
         }
-        if let Event::Assign(new) = second.poll(POLL_INTERVAL) {
+        if let ConsumerEvent::Assigned(new) = second.poll(POLL_INTERVAL) {
             second.assign(&new.iter().map(|one| (one.clone(), None)).collect::<Vec<_>>()).expect("assign partitions");
             if !new.is_empty() {
                 assert_eq!(new, lost);
@@ -174,7 +181,7 @@ fn rejoined_member_commits_nothing_before_it_has_processed_its_loss() {
     cluster.admin().create_topic("clicks", 2, &[]);
     let settings = settings(&cluster.brokers(), GROUP);
     let partitions = both_partitions("clicks");
-    let position = || [Position { part: partitions[1].clone(), next: NextOffset(7), note: String::new() }];
+    let position = || [OffsetCommit { partition: partitions[1].clone(), next: NextOffset(7), note: String::new() }];
 
     let mut consumer = subscribe(&settings, "clicks");
     accept_assignment(&mut consumer, &partitions);
@@ -187,7 +194,7 @@ fn rejoined_member_commits_nothing_before_it_has_processed_its_loss() {
     thread::sleep(SESSION_TIMEOUT + Duration::from_secs(3));
     // A worker reads one partition again, as after a failed commit. librdkafka takes this for the answer to the loss and
     // rejoins.
-    consumer.release(&partitions[..1]).expect("release a partition");
+    consumer.unassign(&partitions[..1]).expect("release a partition");
     cluster.nodes()[0].start();
     cluster.wait_until_ready();
     wait_until("the member has rejoined", TIMEOUT, || stable_members(&inspector) != before);
@@ -201,9 +208,9 @@ fn rejoined_member_commits_nothing_before_it_has_processed_its_loss() {
     group.commit(&position()).expect_err("offsets of a lost partition");
 
     let event = next_change(&mut consumer);
-    assert!(matches!(&event, Event::Lost(lost) if lost.len() == 2), "{event:?}");
+    assert!(matches!(&event, ConsumerEvent::Lost(lost) if lost.len() == 2), "{event:?}");
     assert!(!group.is_settled(), "settled although the lost partitions are not released");
-    consumer.release(&partitions[1..]).expect("release a partition");
+    consumer.unassign(&partitions[1..]).expect("release a partition");
     accept_assignment(&mut consumer, &partitions);
     producer.send_offsets(&group, &position()).expect("send offsets of an owned partition");
     assert_eq!(producer.commit_transaction().expect("commit"), CommitOutcome::Clean);
@@ -221,16 +228,16 @@ struct CompliantMember {
 impl CompliantMember {
     fn poll(&mut self) {
         match self.consumer.poll(POLL_INTERVAL) {
-            Event::Assign(new) => {
+            ConsumerEvent::Assigned(new) => {
                 let starts: Vec<_> = new.iter().map(|partition| (partition.clone(), None)).collect();
                 self.consumer.assign(&starts).expect("assign partitions");
                 self.owned.extend(new);
             }
-            Event::Revoke(revoked) => {
-                self.consumer.release(&revoked).expect("release partitions");
+            ConsumerEvent::Revoked(revoked) => {
+                self.consumer.unassign(&revoked).expect("release partitions");
                 self.owned.retain(|partition| !revoked.contains(partition));
             }
-            Event::Quiet => {}
+            ConsumerEvent::Idle => {}
             event => panic!("{event:?}"),
         }
     }
@@ -258,8 +265,8 @@ fn orphaned_partition_is_found_and_reassigned() {
         assert!(begun.elapsed() < TIMEOUT, "no partition was revoked");
         two.poll();
         match one.consumer.poll(POLL_INTERVAL) {
-            Event::Revoke(_) => break,
-            Event::Assign(_) => one.consumer.assign(&[]).expect("accept an empty assignment"),
+            ConsumerEvent::Revoked(_) => break,
+            ConsumerEvent::Assigned(_) => one.consumer.assign(&[]).expect("accept an empty assignment"),
             _ => {}
         }
     }

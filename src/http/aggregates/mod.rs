@@ -21,7 +21,7 @@ use super::openapi::ProblemResponses;
 use super::position::answer_timeout;
 use super::problem::{Problem, ProblemKind};
 use super::routes::{Api, invalid_path};
-use crate::workers::{AggregateAskError, AtLeast, Stream};
+use crate::workers::{AggregateQueryError, AtLeast, Stream};
 use ebb_core::{AggregateError, AggregateQuestion, ExportError, KeyScope};
 use query::{ExportParams, MergeParams};
 use response::AggregateResponse;
@@ -116,7 +116,7 @@ pub(super) async fn show(
     let stream = find(&api, stream, &aggregate)?;
     let mut query = AggregateQuery::parse(query)?;
     let (decay, selection, statistic) = (query.decay()?, query.selection(stream)?, query.statistic(name)?);
-    let stream = &stream.narrowed(selection.partition)?;
+    let stream = &stream.restricted_to(selection.partition)?;
     api.require_ready()?;
     let at_least = &selection.at_least;
     let answering = first_known(selection.scopes, |scope| {
@@ -190,7 +190,7 @@ pub(super) async fn export(
     let mut query = AggregateQuery::parse(query)?;
     query.require_export()?;
     let selection = query.selection(stream)?;
-    let stream = &stream.narrowed(selection.partition)?;
+    let stream = &stream.restricted_to(selection.partition)?;
     api.require_ready()?;
     let at_least = &selection.at_least;
     let exporting = first_known(selection.scopes, |scope| stream.export(&aggregate, scope, at_least));
@@ -210,7 +210,7 @@ fn find<'a>(api: &'a Api, stream: String, aggregate: &str) -> Result<&'a Stream,
 async fn in_time<T>(
     deadline: &mut RequestDeadline,
     at_least: &AtLeast,
-    answering: impl Future<Output = Result<T, AggregateAskError>>,
+    answering: impl Future<Output = Result<T, AggregateQueryError>>,
 ) -> Result<T, Problem> {
     match deadline.run(answering).await {
         Some(answer) => Ok(answer?),
@@ -219,25 +219,25 @@ async fn in_time<T>(
 }
 
 /// Tries the scopes in order until one has a known key.
-async fn first_known<T, F: Future<Output = Result<T, AggregateAskError>>>(
+async fn first_known<T, F: Future<Output = Result<T, AggregateQueryError>>>(
     scopes: Vec<KeyScope>,
     ask: impl Fn(KeyScope) -> F,
-) -> Result<T, AggregateAskError> {
-    let mut answer = Err(AggregateAskError::Refused(AggregateError::NoSuchKey));
+) -> Result<T, AggregateQueryError> {
+    let mut answer = Err(AggregateQueryError::Aggregate(AggregateError::NoSuchKey));
     for scope in scopes {
         answer = ask(scope).await;
-        if !matches!(answer, Err(AggregateAskError::Refused(AggregateError::NoSuchKey))) {
+        if !matches!(answer, Err(AggregateQueryError::Aggregate(AggregateError::NoSuchKey))) {
             break;
         }
     }
     answer
 }
 
-impl From<AggregateAskError> for Problem {
-    fn from(error: AggregateAskError) -> Self {
+impl From<AggregateQueryError> for Problem {
+    fn from(error: AggregateQueryError) -> Self {
         match error {
-            AggregateAskError::Unasked(error) => error.into(),
-            AggregateAskError::Refused(error) => error.into(),
+            AggregateQueryError::Query(error) => error.into(),
+            AggregateQueryError::Aggregate(error) => error.into(),
         }
     }
 }

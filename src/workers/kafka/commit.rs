@@ -1,149 +1,172 @@
-//! Outputs and positions become final together, or are given up together.
+//! Outputs and offsets become visible together, or are rolled back together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::super::faults::{self, Mutant};
-use super::tenant::{Owned, State, Tenant};
-use super::worker::{Emitted, KafkaWorker};
-use super::{Command, Delivery};
-use crate::kafka::{CommitOutcome, Fault, Position, Remedy, TopicId};
-use ebb_core::NextOffset;
+use super::Delivery;
+use super::cursor::KafkaCursor;
+use super::log::{Emitted, KafkaLog};
+use crate::kafka::{CommitOutcome, Fault, OffsetCommit, Remedy, TopicId};
+use crate::workers::hooks;
+use crate::workers::log::Log;
+use crate::workers::slot::{LoadedShard, PartitionSlot};
+use crate::workers::worker::Worker;
+use ebb_core::partition::PartitionEvent;
 
-impl KafkaWorker {
+impl Worker<KafkaLog> {
     /// Commits everything that is folded, one kind of delivery after the other.
     pub(super) fn commit(&mut self) {
         for delivery in Delivery::ALL {
-            let positions = self.positions(delivery);
-            if positions.is_empty() {
+            if self.has_outdated_outputs(delivery) {
+                let reason = "partitions moved away since they were folded";
+                self.start_over(delivery, &Fault::new("committing", Remedy::StartOver, reason));
                 continue;
             }
-            let begun = Instant::now();
-            let watchdog = self.watchdog.clone();
-            let result = watchdog.during("committing", || self.commit_positions(delivery, &positions));
-            self.links.metrics.transaction_seconds.observe(begun.elapsed().as_secs_f64());
-            match result {
-                Ok(CommitOutcome::Clean) => self.settle(delivery),
-                // A request of it may still be on its way, and nobody knows what came of it (K3).
-                Ok(CommitOutcome::ReplaceProducer) => self.start_over(delivery, &doubt()),
-                Err(fault) if fault.remedy == Remedy::End => self.end(&fault),
-                Err(_) if Mutant::IgnoreCommitError.is_on() => {
-                    self.producers.remove(&delivery);
-                    self.settle(delivery);
-                    let _ = self.require_producer(delivery);
-                }
+            let offsets = self.offsets_to_commit(delivery);
+            if offsets.is_empty() {
+                continue;
+            }
+            let started = Instant::now();
+            let watchdog = self.log.watchdog.clone();
+            let result = watchdog.during("committing", || self.commit_offsets(delivery, &offsets));
+            self.options.metrics.transaction_seconds.observe(started.elapsed().as_secs_f64());
+            match self.log.rules.commit_result(result) {
+                Ok(CommitOutcome::Clean) => self.note_committed(delivery),
+                // One of its requests may still be in flight, and its outcome is unknown (K3).
+                Ok(CommitOutcome::ReplaceProducer) => self.start_over(delivery, &commit_in_doubt()),
+                Err(fault) if fault.remedy == Remedy::End => self.fail(&fault),
                 Err(fault) => self.start_over(delivery, &fault),
             }
         }
-        (self.emitted, self.dirty_since) = (Emitted::default(), None);
-        self.checkpoint();
+        (self.log.emitted, self.log.dirty_since) = (Emitted::default(), None);
+        self.take_due_checkpoints();
+        if let Some(every) = self.log.options.snapshots.as_ref().map(|topic| topic.every) {
+            (0..self.slots.len()).for_each(|slot| self.write_snapshot(slot, every));
+        }
     }
 
-    fn positions(&mut self, delivery: Delivery) -> Vec<Position> {
-        let dirty = self.tenants.iter_mut().filter(|tenant| tenant.stream.delivery == delivery);
-        let position = |tenant: &mut Tenant| {
-            let (part, note) = (tenant.part.clone(), tenant.note());
-            let owned = tenant.owned().filter(|owned| owned.is_dirty())?;
-            let next = match () {
-                () if Mutant::OffsetNotPlusOne.is_on() => NextOffset(owned.position.0.saturating_sub(1)),
-                () if Mutant::OffsetPlusTwo.is_on() => NextOffset(owned.position.0 + 1),
-                () => owned.position,
-            };
-            Some(Position { part, next, note })
+    /// Whether the open transaction holds outputs of a partition that this instance may not commit any more.
+    fn has_outdated_outputs(&self, delivery: Delivery) -> bool {
+        self.slots_of(delivery).any(|slot| {
+            let is_outdated =
+                |loaded: &LoadedShard<KafkaCursor>| loaded.cursor.is_dirty() && !slot.cell.may_commit(loaded.epoch);
+            slot.loaded.as_deref().is_some_and(is_outdated)
+        })
+    }
+
+    fn slots_of(&self, delivery: Delivery) -> impl Iterator<Item = &PartitionSlot<KafkaLog>> {
+        self.slots.iter().filter(move |slot| slot.source.stream.delivery == delivery)
+    }
+
+    fn offsets_to_commit(&self, delivery: Delivery) -> Vec<OffsetCommit> {
+        let offset = |slot: &PartitionSlot<KafkaLog>| {
+            let loaded = slot.loaded.as_deref().filter(|loaded| loaded.cursor.is_dirty())?;
+            let next = self.log.rules.offset_to_commit(loaded.cursor.position);
+            Some(OffsetCommit { partition: slot.source.partition.clone(), next, note: slot.commit_note() })
         };
-        dirty.filter_map(position).collect()
+        self.slots_of(delivery).filter_map(offset).collect()
     }
 
-    fn commit_positions(&mut self, delivery: Delivery, positions: &[Position]) -> Result<CommitOutcome, Fault> {
-        let group = self.links.group.clone();
+    fn commit_offsets(&mut self, delivery: Delivery, offsets: &[OffsetCommit]) -> Result<CommitOutcome, Fault> {
         self.require_same_topics(delivery)?;
-        if Mutant::OffsetsFirst.is_on() {
-            group.commit(positions)?;
-        }
-        if Mutant::NoTransaction.is_on()
-            && let Some(plain) = self.producers.get(&Delivery::AtLeastOnce)
-        {
-            plain.flush()?;
-        }
-        let missing = || Fault::new("committing", Remedy::StartOver, "the producer was given up");
+        let KafkaLog { group, producers, rules, .. } = &mut self.log;
+        rules.before_commit(group, offsets, producers)?;
+        let missing = || Fault::new("committing", Remedy::StartOver, "the producer was closed");
         match delivery {
-            Delivery::Nothing => group.commit(positions).map(|()| CommitOutcome::Clean),
+            Delivery::OffsetsOnly => group.commit(offsets).map(|()| CommitOutcome::Clean),
             Delivery::AtLeastOnce => {
-                self.producers.get(&delivery).ok_or_else(missing)?.flush()?;
-                group.commit(positions).map(|()| CommitOutcome::Clean)
+                producers.get(&delivery).ok_or_else(missing)?.flush()?;
+                group.commit(offsets).map(|()| CommitOutcome::Clean)
             }
             Delivery::ExactlyOnce => {
-                let producer = self.producers.get_mut(&delivery).ok_or_else(missing)?;
+                let producer = producers.get_mut(&delivery).ok_or_else(missing)?;
                 producer.begin_transaction()?;
                 producer.flush()?;
-                faults::pass("before_offsets");
-                producer.send_offsets(&group, positions)?;
-                faults::pass("after_offsets");
-                let committed = faults::pass_during("during_commit", || producer.commit_transaction())?;
-                faults::pass("after_commit");
-                Ok(committed)
+                hooks::reached("before_offsets");
+                producer.send_offsets(group, offsets)?;
+                hooks::reached("after_offsets");
+                let outcome = hooks::reached_during("during_commit", || producer.commit_transaction())?;
+                hooks::reached("after_commit");
+                Ok(outcome)
             }
         }
     }
 
-    /// A topic that was made anew is read on where the old one stood: nothing that was read of it is committed (K5).
-    fn require_same_topics(&mut self, delivery: Delivery) -> Result<(), Fault> {
-        let group = self.links.group.clone();
-        let mut found: BTreeMap<Arc<str>, TopicId> = BTreeMap::new();
-        for tenant in self.tenants.iter_mut().filter(|tenant| tenant.stream.delivery == delivery) {
-            let topic = tenant.part.topic.clone();
-            if !tenant.owned().is_some_and(|owned| owned.is_dirty()) {
-                continue;
-            }
-            let now = match found.get(&topic) {
+    /// librdkafka continues in a recreated topic at the old position: nothing that was read there is committed (K5).
+    fn require_same_topics(&self, delivery: Delivery) -> Result<(), Fault> {
+        let mut known: BTreeMap<Arc<str>, TopicId> = BTreeMap::new();
+        for slot in self.slots_of(delivery).filter(|slot| slot.is_dirty()) {
+            let topic = slot.source.partition.topic.clone();
+            let now = match known.get(&topic) {
                 Some(now) => *now,
-                None => group.topic_id(&topic)?,
+                None => self.log.group.topic_id(&topic)?,
             };
-            if tenant.topic_id != Some(now) && !Mutant::SkipIdentity.is_on() {
-                return Err(Fault::new("committing", Remedy::StartOver, format!("topic {topic} was made anew")));
+            if slot.source.topic_id != Some(now) && self.log.rules.checks_log() {
+                return Err(Fault::new("committing", Remedy::StartOver, format!("topic {topic} was recreated")));
             }
-            found.insert(topic, now);
+            known.insert(topic, now);
         }
         Ok(())
     }
 
-    /// What was sent to the group is committed.
-    fn settle(&mut self, delivery: Delivery) {
-        self.links.metrics.commits.inc();
-        for owned in self.owned_of(delivery).filter(|owned| owned.is_dirty()) {
-            (owned.committed, owned.is_unknown) = (owned.position.max(owned.committed), false);
-            owned.ledger.settle(owned.committed);
+    fn note_committed(&mut self, delivery: Delivery) {
+        self.options.metrics.commits.inc();
+        for slot in self.slots.iter_mut().filter(|slot| slot.source.stream.delivery == delivery) {
+            if let Some(cursor) = slot.cursor().filter(|cursor| cursor.is_dirty()) {
+                (cursor.committed, cursor.is_new_to_group) = (cursor.position.max(cursor.committed), false);
+                cursor.ledger.note_committed(cursor.committed);
+            }
         }
     }
 
-    pub(super) fn owned_of(&mut self, delivery: Delivery) -> impl Iterator<Item = &mut Owned> {
-        self.tenants.iter_mut().filter(move |tenant| tenant.stream.delivery == delivery).filter_map(Tenant::owned)
-    }
-
-    /// Gives up what is not committed: the partitions come back, restored, under a new producer (K3).
+    /// Gives up what is not committed: the partitions are restored under a new producer (K3).
     pub(super) fn start_over(&mut self, delivery: Delivery, fault: &Fault) {
-        tracing::warn!(?delivery, %fault, "going back to what is committed");
-        self.links.metrics.aborts.inc();
-        self.producers.remove(&delivery);
-        let mut parts = Vec::new();
-        for (shard, tenant) in self.tenants.iter_mut().enumerate() {
-            if tenant.stream.delivery != delivery || tenant.owned().is_none() {
-                continue;
+        tracing::warn!(?delivery, %fault, "transaction given up, restoring its partitions from the committed offsets");
+        self.options.metrics.aborts.inc();
+        self.log.producers.remove(&delivery);
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].source.stream.delivery == delivery && self.slots[slot].loaded.is_some() {
+                self.roll_back(slot);
             }
-            if let State::Owned(owned) = std::mem::replace(&mut tenant.state, State::Returning)
-                && Mutant::KeepStateAfterAbort.is_on()
-            {
-                self.kept.insert(shard, owned.shard);
-            }
-            parts.push(tenant.part.clone());
         }
-        self.tell_restored();
-        // A closed channel means that the service stops: nothing is committed any more.
-        let _ = self.links.commands.send(Command::Return(parts));
+    }
+
+    /// Drops what is folded; the partition is restored from the committed offset.
+    pub(super) fn roll_back(&mut self, slot: usize) {
+        let PartitionSlot { cell, loaded, .. } = &mut self.slots[slot];
+        cell.step(PartitionEvent::RolledBack);
+        if let Some(loaded) = loaded.take() {
+            self.log.rules.rolled_back(slot, loaded.shard);
+        }
+    }
+
+    /// Writes a state for the next owner, unless the last one is newer than `age`. Only what is committed (K4).
+    pub(super) fn write_snapshot(&mut self, slot: usize, age: Duration) {
+        let KafkaLog { options, snapshots, .. } = &mut self.log;
+        let Some(topic) = &options.snapshots else { return };
+        let slot = &mut self.slots[slot];
+        let identity = slot.identity();
+        let is_committed = |cursor: &KafkaCursor| !cursor.is_dirty() && cursor.last.is_some();
+        let Some(loaded) = slot.loaded.as_deref_mut().filter(|loaded| is_committed(&loaded.cursor)) else { return };
+        let next = loaded.shard.next();
+        let (written, written_next) = loaded.cursor.snapshot;
+        if written.elapsed() < age || written_next == next {
+            return;
+        }
+        hooks::reached("before_snapshot");
+        loaded.cursor.snapshot = (Instant::now(), next);
+        let bytes = KafkaLog::encode(loaded);
+        match snapshots.write(&options.settings, topic, (&slot.id, &identity, next), &bytes) {
+            Ok(()) => self.options.metrics.snapshots.inc(),
+            Err(fault) => {
+                tracing::warn!(shard = %slot.id, %fault, "snapshot not written, the next owner replays instead")
+            }
+        }
+        hooks::reached("after_snapshot");
     }
 }
 
-fn doubt() -> Fault {
-    Fault::new("committing", Remedy::StartOver, "a connection was lost meanwhile, or it took too long")
+fn commit_in_doubt() -> Fault {
+    Fault::new("committing", Remedy::StartOver, "a connection was lost during the commit, or it took too long")
 }

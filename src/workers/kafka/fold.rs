@@ -1,182 +1,196 @@
-//! Records to verdicts to outputs: what a worker does with what was fetched.
+//! Records to verdicts to outputs: what a worker does with fetched records.
 
 use std::time::Instant;
 
-use super::super::faults::{self, Mutant};
-use super::super::message::Recorded;
-use super::super::owned::count;
-use super::tenant::{Mark, Owned, State};
-use super::worker::KafkaWorker;
-use super::{Command, Delivery, StreamSpec};
-use crate::kafka::{self, Fault, Remedy, Taken, TopicPartition};
+use super::cursor::RecordMark;
+use super::log::KafkaLog;
+use super::{Delivery, StreamSpec};
+use crate::kafka::{self, Fault, Fetched, Remedy, TopicPartition};
+use crate::workers::hooks;
+use crate::workers::messages::RecordReceipt;
+use crate::workers::shard_metrics;
+use crate::workers::worker::Worker;
+use ebb_core::partition::{Epoch, PartitionEvent};
 use ebb_core::{AsOf, NextOffset, Record};
 
-/// How often records that cannot be read are asked for again; then they are damaged where they lie.
-const MOST_READINGS: u32 = 3;
+/// How often records that cannot be decoded are fetched again before the log counts as corrupt.
+const MAX_FETCHES: u32 = 3;
 
-/// Why records could not be folded and emitted.
-enum Stumble {
+/// Why fetched records were not processed.
+enum FoldError {
     Fault(Fault),
+    /// The log is not the one that the state belongs to.
     Refused(String),
-    /// Records were passed over because they could not be read.
-    Damaged(String),
+    /// Records were skipped because they could not be decoded.
+    Corrupt(String),
 }
 
-impl KafkaWorker {
-    pub(super) fn take(&mut self, shard: usize, epoch: u64, taken: Taken) {
-        let tenant = &mut self.tenants[shard];
-        let delivery = tenant.stream.delivery;
-        let part = tenant.part.clone();
-        let Some(owned) = tenant.owned().filter(|owned| owned.epoch == epoch) else { return };
-        let result = match taken {
-            Taken::Records(messages) => self.fold(shard, &messages),
-            Taken::End(next) => match owned.expected {
-                Some(mark) => Err(Stumble::Refused(not_the_same(&part, mark.offset))),
+impl Worker<KafkaLog> {
+    /// Processes what was fetched of a partition under an epoch. What was fetched under another epoch is discarded.
+    pub(super) fn take_fetched(&mut self, slot: usize, epoch: Epoch, fetched: Fetched) {
+        let source = &self.slots[slot].source;
+        let (partition, delivery) = (source.partition.clone(), source.stream.delivery);
+        if self.slots[slot].cell.fetch_epoch() != Some(epoch) {
+            return;
+        }
+        let Some(cursor) = self.slots[slot].cursor() else { return };
+        let result = match fetched {
+            Fetched::Records(messages) => self.fold(slot, &messages),
+            Fetched::UpTo(next) => match cursor.expected {
+                Some(mark) => Err(FoldError::Refused(recreated(&partition, mark.offset))),
                 None => {
-                    owned.position = owned.position.max(next);
+                    cursor.position = cursor.position.max(next);
                     Ok(())
                 }
             },
-            Taken::OutOfRange => Err(Stumble::Refused(format!(
-                "the log of {part} no longer holds position {}: retention removed it, or the topic was made anew",
-                owned.position.0
+            Fetched::OutOfRange => Err(FoldError::Refused(format!(
+                "the log of {partition} no longer contains offset {}: retention deleted it, or the topic was recreated",
+                cursor.position.0
             ))),
-            Taken::Damaged(why) => Err(Stumble::Damaged(why)),
-            Taken::Trouble(fault) if fault.remedy == Remedy::End => Err(Stumble::Fault(fault)),
-            Taken::Trouble(fault) => {
-                tracing::warn!(%part, %fault, "fetching");
+            Fetched::Corrupt(reason) => Err(FoldError::Corrupt(reason)),
+            Fetched::Error(fault) if fault.remedy == Remedy::End => Err(FoldError::Fault(fault)),
+            Fetched::Error(fault) => {
+                tracing::warn!(%partition, %fault, "fetch failed, retrying");
                 Ok(())
             }
         };
         match result {
-            Ok(()) => self.notice_progress(shard),
-            Err(Stumble::Refused(why)) => self.give_up(shard, why),
-            Err(Stumble::Damaged(why)) => self.read_again(shard, &why),
-            Err(Stumble::Fault(fault)) if fault.remedy == Remedy::End => self.end(&fault),
-            Err(Stumble::Fault(fault)) => self.start_over(delivery, &fault),
+            Ok(()) => self.note_progress(slot),
+            Err(FoldError::Refused(reason)) => self.refuse(slot, reason),
+            Err(FoldError::Corrupt(reason)) => self.fetch_again(slot, &reason),
+            Err(FoldError::Fault(fault)) if fault.remedy == Remedy::End => self.fail(&fault),
+            Err(FoldError::Fault(fault)) => self.start_over(delivery, &fault),
         }
     }
 
-    /// Reads no more of a partition, and says why.
-    fn give_up(&mut self, shard: usize, why: String) {
-        let _ = self.links.commands.send(Command::Drop(self.tenants[shard].part.clone()));
-        self.refuse(shard, why);
+    /// Stops work on a partition whose log cannot be trusted (K5).
+    pub(super) fn refuse(&mut self, slot: usize, reason: String) {
+        self.slots[slot].loaded = None;
+        self.slots[slot].cell.step(PartitionEvent::Refused(reason.into()));
     }
 
-    /// Commits what is folded, and has the partition read again from there: what comes now lies behind records that were
-    /// not read (K6).
-    fn read_again(&mut self, shard: usize, why: &str) {
+    /// Commits what is folded and has the partition fetched again from there: what follows lies behind records that were
+    /// not processed (K6).
+    fn fetch_again(&mut self, slot: usize, reason: &str) {
         self.commit();
-        let tenant = &mut self.tenants[shard];
-        let part = tenant.part.clone();
-        // A failed commit has sent it back already.
-        let Some(next) = tenant.owned().map(|owned| owned.position) else { return };
-        let times = tenant.unread.filter(|(place, _)| *place == next).map_or(1, |(_, times)| times + 1);
-        tenant.unread = Some((next, times));
-        if times > MOST_READINGS {
-            let why = format!("the log of {part} cannot be read from {} on: {why}; the brokers must mend it", next.0);
-            return self.give_up(shard, why);
+        let source = &mut self.slots[slot].source;
+        let (partition, before) = (source.partition.clone(), source.undecodable);
+        // A failed commit has rolled it back already.
+        let Some(next) = self.slots[slot].cursor().map(|cursor| cursor.position) else { return };
+        let times = before.filter(|(offset, _)| *offset == next).map_or(1, |(_, times)| times + 1);
+        self.slots[slot].source.undecodable = Some((next, times));
+        if times > MAX_FETCHES {
+            let reason =
+                format!("the log of {partition} cannot be decoded from offset {} on: {reason}; repair it", next.0);
+            return self.refuse(slot, reason);
         }
-        tracing::warn!(%part, next = next.0, why, times, "records could not be read: reading them again");
-        tenant.state = State::Returning;
-        self.tell_restored();
-        let _ = self.links.commands.send(Command::Return(vec![part]));
+        tracing::warn!(%partition, next = next.0, reason, times, "records could not be decoded, fetching them again");
+        self.roll_back(slot);
     }
 
-    fn notice_progress(&mut self, shard: usize) {
-        self.notice_caught_up(shard);
-        if self.tenants[shard].owned().is_some_and(|owned| owned.is_dirty()) {
-            self.dirty_since.get_or_insert_with(Instant::now);
+    /// Notes that a partition has caught up, and that there is something to commit.
+    pub(super) fn note_progress(&mut self, slot: usize) {
+        let slot = &self.slots[slot];
+        let Some(loaded) = &slot.loaded else { return };
+        if loaded.cursor.is_caught_up() && !slot.cell.has_caught_up(loaded.epoch) {
+            slot.cell.step(PartitionEvent::CaughtUp(loaded.epoch));
+            let seconds = loaded.cursor.restore_started.elapsed().as_secs_f64();
+            self.options.metrics.restore_seconds.observe(seconds);
+            tracing::info!(shard = %slot.id, next = loaded.cursor.position.0, seconds, "shard restored");
+        }
+        if loaded.cursor.is_dirty() {
+            self.log.dirty_since.get_or_insert_with(Instant::now);
         }
     }
 
     /// Folds records and emits those that were not emitted before.
-    fn fold(&mut self, shard: usize, messages: &[kafka::Message]) -> Result<(), Stumble> {
-        let tenant = &mut self.tenants[shard];
-        let (part, stream) = (tenant.part.clone(), tenant.stream.clone());
-        let Some(owned) = tenant.owned() else { return Ok(()) };
-        let known = messages.partition_point(|message| message.offset() < owned.shard.next().0);
-        if let Some(mark) = owned.expected.take() {
-            let seen = messages[..known].iter().find(|message| message.offset() == mark.offset);
-            if seen.map(Mark::of) != Some(mark) {
-                return Err(Stumble::Refused(not_the_same(&part, mark.offset)));
+    fn fold(&mut self, slot: usize, messages: &[kafka::Message]) -> Result<(), FoldError> {
+        let source = &self.slots[slot].source;
+        let (partition, stream) = (source.partition.clone(), source.stream.clone());
+        let log = &mut self.log;
+        let Some(loaded) = self.slots[slot].loaded.as_deref_mut() else { return Ok(()) };
+        let known = messages.partition_point(|message| message.offset() < loaded.shard.next().0);
+        if let Some(mark) = loaded.cursor.expected.take() {
+            let read = messages[..known].iter().find(|message| message.offset() == mark.offset);
+            if read.map(RecordMark::of) != Some(mark) {
+                return Err(FoldError::Refused(recreated(&partition, mark.offset)));
             }
         }
         let fresh = &messages[known..];
         let Some(last) = fresh.last() else { return Ok(()) };
-        let begun = Instant::now();
+        let started = Instant::now();
         let records: Vec<Record<'_>> = fresh.iter().map(record).collect();
-        self.outcomes.clear();
-        owned.shard.apply_batch(&records, &mut self.outcomes);
-        (owned.last, owned.position) = (Some(Mark::of(last)), NextOffset(last.offset() + 1));
-        owned.timestamp_ms = Some(last.timestamp_ms());
-        let emit_from = if Mutant::EmitDuringReplay.is_on() { NextOffset(0) } else { owned.ledger.emit_from };
+        log.outcomes.clear();
+        loaded.shard.apply_batch(&records, &mut log.outcomes);
+        (loaded.cursor.last, loaded.cursor.position) = (Some(RecordMark::of(last)), NextOffset(last.offset() + 1));
+        loaded.timestamp_ms = Some(last.timestamp_ms());
+        let emit_from = log.rules.emit_from(loaded.cursor.ledger.emit_from);
         let silent = fresh.partition_point(|message| message.offset() < emit_from.0);
         if silent > 0 {
-            faults::pass("mid_replay");
+            hooks::reached("mid_replay");
         }
-        if self.ingest.is_busy() {
-            let as_of = owned.shard.as_of();
-            for (message, outcome) in fresh.iter().zip(&self.outcomes) {
+        if log.ingest.is_busy() {
+            let as_of = loaded.shard.as_of();
+            for (message, outcome) in fresh.iter().zip(&log.outcomes) {
                 let offset = message.offset();
                 let as_of = AsOf { next: NextOffset(offset + 1), ..as_of };
-                self.ingest.see(shard, Recorded { outcome: *outcome, offset, as_of });
+                log.ingest.note_outcome(slot, RecordReceipt { outcome: *outcome, offset, as_of });
             }
         }
-        count(&tenant.id.stream, self.outcomes[silent..].iter(), &self.links.metrics);
+        let stream_name = &self.slots[slot].id.stream;
+        shard_metrics::count_outcomes(stream_name, log.outcomes[silent..].iter(), &self.options.metrics);
         if !stream.outputs.is_empty() && silent < fresh.len() {
-            self.emit(shard, &stream, &fresh[silent..], silent).map_err(Stumble::Fault)?;
+            self.emit(slot, &stream, &fresh[silent..], silent).map_err(FoldError::Fault)?;
         }
-        self.links.metrics.apply_seconds.observe(begun.elapsed().as_secs_f64());
-        if Mutant::CheckpointBeforeCommit.is_on() {
-            self.tenants[shard].checkpoint(&self.links.jobs);
+        self.options.metrics.apply_seconds.observe(started.elapsed().as_secs_f64());
+        if self.log.rules.checkpoints_after_fold() {
+            self.checkpoint_now(slot);
         }
         Ok(())
     }
 
     fn emit(
         &mut self,
-        shard: usize,
+        slot: usize,
         stream: &StreamSpec,
         messages: &[kafka::Message],
         silent: usize,
     ) -> Result<(), Fault> {
-        faults::pass("before_produce");
-        let careless = Mutant::NoTransaction.is_on();
-        if careless {
-            self.require_producer(Delivery::AtLeastOnce)?;
+        hooks::reached("before_produce");
+        let delivery = self.log.rules.delivery(stream.delivery);
+        if delivery != stream.delivery {
+            self.require_producer(delivery)?;
         }
-        let used = if careless { Delivery::AtLeastOnce } else { stream.delivery };
-        let missing = || Fault::new("producing", Remedy::StartOver, "the producer was given up");
-        let producer = self.producers.get_mut(&used).ok_or_else(missing)?;
-        if used == Delivery::ExactlyOnce {
+        let log = &mut self.log;
+        let missing = || Fault::new("producing", Remedy::StartOver, "the producer was closed");
+        let producer = log.producers.get_mut(&delivery).ok_or_else(missing)?;
+        if delivery == Delivery::ExactlyOnce {
             producer.begin_transaction()?;
         }
-        let tenant = &mut self.tenants[shard];
-        let part = tenant.part.clone();
-        let Some(Owned { ledger, committed, .. }) = tenant.owned() else { return Ok(()) };
-        self.emitter.turn_to(&part);
-        for (message, outcome) in messages.iter().zip(&self.outcomes[silent..]) {
-            if stream.outputs.take(outcome.verdict) && ledger.enter(message.offset(), *committed) {
-                self.emitted.bytes += self.emitter.emit(producer, &stream.outputs, &part, message, outcome)?;
+        let partition = self.slots[slot].source.partition.clone();
+        let Some(cursor) = self.slots[slot].cursor() else { return Ok(()) };
+        log.emitter.set_source(&partition);
+        for (message, outcome) in messages.iter().zip(&log.outcomes[silent..]) {
+            if stream.outputs.has_topic(outcome.verdict) && cursor.ledger.enter(message.offset(), cursor.committed) {
+                log.emitted.bytes += log.emitter.emit(producer, &stream.outputs, &partition, message, outcome)?;
             }
         }
         producer.poll();
-        self.emitted.records += messages.len();
-        faults::pass("after_produce");
+        log.emitted.records += messages.len();
+        hooks::reached("after_produce");
         Ok(())
     }
 }
 
-/// No value and an empty value are both no event.
+/// A record without a value and one with an empty value are both no event.
 fn record(message: &kafka::Message) -> Record<'_> {
     let payload = message.payload().unwrap_or_default();
     Record { offset: message.offset(), timestamp_ms: message.timestamp_ms(), payload }
 }
 
-fn not_the_same(part: &TopicPartition, offset: u64) -> String {
+fn recreated(partition: &TopicPartition, offset: u64) -> String {
     format!(
-        "record {offset} of {part} is not the one that was folded last: the topic was made anew; give the group new \
-         offsets and remove data_dir if that is meant"
+        "record {offset} of {partition} is not the one that was folded last: the topic was recreated; if that is intended, \
+         reset the group's offsets and remove data_dir"
     )
 }

@@ -1,9 +1,9 @@
-//! Ways in for the fuzz targets (`fuzz/`): bytes that only these workers read.
+//! Entry points for the fuzz targets: bytes that only these workers decode.
 
 use std::hint::black_box;
 use std::sync::Arc;
 
-use super::{snapshots, tenant};
+use super::{cursor, snapshots};
 use crate::store::{CheckpointIdentity, ShardId};
 use ebb_core::{NextOffset, Plan, Shard};
 use ebb_sketch::codec::CodecError;
@@ -30,9 +30,9 @@ pub fn manifest(bytes: &[u8]) {
 }
 
 pub fn checkpoint_seed(snapshot: &[u8]) -> Vec<u8> {
-    tenant::sealed(None, snapshot)
+    cursor::encode(None, snapshot)
 }
 
 pub fn checkpoint(plan: Arc<Plan>, bytes: &[u8]) -> Result<Shard, CodecError> {
-    tenant::decode(plan, 0, bytes).map(|(shard, _)| shard)
+    cursor::decode(plan, 0, bytes).map(|(shard, _)| shard)
 }

@@ -1,53 +1,53 @@
-//! Events that come by HTTP in front of a topic: written to the topic like any others, and answered with the decision
-//! that was made at the offset where they landed.
+//! Events that arrive by HTTP while the log is a topic: they are written to the topic and answered with the decision that
+//! is made at their offset.
 //!
-//! The record may be folded before its writer hears where it is. While writes are on their way, the outcomes of the
-//! shard are kept, so that the answer is there when the offset becomes known.
+//! A record may be read back and folded before its delivery report arrives. While writes are in flight the outcomes of the
+//! partition are kept, so that the decision is known once the offset is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::CString;
 
 use tokio::sync::oneshot;
 
-use super::super::message::{RecordError, Recorded, Submission};
 use crate::kafka::{DeliveryReport, Fault, Output, Producer, Remedy, SendOutcome, Settings, TopicPartition};
+use crate::workers::messages::{RecordError, RecordReceipt, Submission};
 
-/// Outcomes kept while a write is on its way; an older one means that the answer is not known.
-const MOST_KEPT: usize = 200_000;
-/// The largest event that is sent: brokers may still refuse it.
-const MOST_BYTES: usize = 2 << 20;
+/// Outcomes kept per partition while writes are in flight.
+const MAX_KEPT: usize = 200_000;
+/// The largest event that is sent; brokers may still reject it.
+const MAX_BYTES: usize = 2 << 20;
 
-type Reply = oneshot::Sender<Result<Vec<Recorded>, RecordError>>;
+type Reply = oneshot::Sender<Result<Vec<RecordReceipt>, RecordError>>;
 
-struct Request {
-    shard: usize,
-    recorded: Vec<Option<Recorded>>,
+struct PendingRequest {
+    slot: usize,
+    receipts: Vec<Option<RecordReceipt>>,
     reply: Option<Reply>,
 }
 
 /// One event of one request.
 #[derive(Debug, Clone, Copy)]
-struct Seat {
+struct PendingEvent {
     request: u64,
-    place: usize,
+    index: usize,
 }
 
-/// See the module.
+/// Writes events to topics and matches them with their decisions.
 #[derive(Default)]
 pub(super) struct Ingest {
     producer: Option<Producer>,
-    requests: BTreeMap<u64, Request>,
+    requests: BTreeMap<u64, PendingRequest>,
     /// Events whose offset is not known yet, by tag.
-    sent: BTreeMap<usize, (usize, Seat)>,
-    /// Events whose outcome is not known yet, by shard and offset.
-    landed: BTreeMap<(usize, u64), Seat>,
-    /// Outcomes since the oldest write that is on its way, by shard.
-    kept: BTreeMap<usize, VecDeque<Recorded>>,
+    sent: BTreeMap<usize, (usize, PendingEvent)>,
+    /// Events whose outcome is not known yet, by slot and offset.
+    written: BTreeMap<(usize, u64), PendingEvent>,
+    /// Outcomes since the oldest write in flight, by slot.
+    outcomes: BTreeMap<usize, VecDeque<RecordReceipt>>,
     next: u64,
 }
 
 impl Ingest {
-    /// Whether anybody waits.
+    /// Whether a client waits for a decision.
     pub(super) fn is_busy(&self) -> bool {
         !self.requests.is_empty()
     }
@@ -57,19 +57,19 @@ impl Ingest {
         &mut self,
         settings: &Settings,
         part: &TopicPartition,
-        shard: usize,
+        slot: usize,
         events: &[Submission],
         reply: Reply,
     ) {
         let count = events.len();
-        match self.try_send(settings, part, shard, events) {
+        match self.try_send(settings, part, slot, events) {
             Ok(request) => {
-                self.requests.insert(request, Request { shard, recorded: vec![None; count], reply: Some(reply) });
+                self.requests.insert(request, PendingRequest { slot, receipts: vec![None; count], reply: Some(reply) });
             }
             Err(fault) => {
                 tracing::warn!(%part, %fault, "events not written");
                 // Who asked may be gone.
-                let _ = reply.send(Err(RecordError::Journal(fault.to_string())));
+                let _ = reply.send(Err(RecordError::Log(fault.to_string())));
             }
         }
     }
@@ -78,7 +78,7 @@ impl Ingest {
         &mut self,
         settings: &Settings,
         part: &TopicPartition,
-        shard: usize,
+        slot: usize,
         events: &[Submission],
     ) -> Result<u64, Fault> {
         self.next += 1;
@@ -87,11 +87,11 @@ impl Ingest {
         let topic = CString::new(&*part.topic).map_err(|error| end(error.to_string()))?;
         let producer = match self.producer.take() {
             Some(producer) => producer,
-            None => Producer::with_delivery_reports(settings, MOST_BYTES)?,
+            None => Producer::with_delivery_reports(settings, MAX_BYTES)?,
         };
         let producer = self.producer.insert(producer);
-        for (place, event) in events.iter().enumerate() {
-            let tag = 1 + (request as usize).wrapping_mul(events.len().max(1_048_576)) + place;
+        for (index, event) in events.iter().enumerate() {
+            let tag = 1 + (request as usize).wrapping_mul(events.len().max(1_048_576)) + index;
             let output = Output {
                 topic: &topic,
                 partition: part.partition as i32,
@@ -102,57 +102,57 @@ impl Ingest {
                 headers: &[],
                 tag,
             };
-            self.sent.insert(tag, (shard, Seat { request, place }));
+            self.sent.insert(tag, (slot, PendingEvent { request, index }));
             match producer.send(&output)? {
                 SendOutcome::Queued => {}
                 SendOutcome::TooLarge => return Err(end("the event is larger than a topic takes".into())),
             }
         }
-        self.kept.entry(shard).or_default();
+        self.outcomes.entry(slot).or_default();
         Ok(request)
     }
 
-    /// Takes notice of a folded record.
-    pub(super) fn see(&mut self, shard: usize, recorded: Recorded) {
-        if let Some(seat) = self.landed.remove(&(shard, recorded.offset)) {
-            self.complete(seat, recorded);
-        } else if let Some(kept) = self.kept.get_mut(&shard) {
+    /// Notes the outcome of a folded record.
+    pub(super) fn note_outcome(&mut self, slot: usize, recorded: RecordReceipt) {
+        if let Some(event) = self.written.remove(&(slot, recorded.offset)) {
+            self.complete(event, recorded);
+        } else if let Some(kept) = self.outcomes.get_mut(&slot) {
             kept.push_back(recorded);
-            if kept.len() > MOST_KEPT {
+            if kept.len() > MAX_KEPT {
                 kept.pop_front();
             }
         }
     }
 
-    /// Takes notice of what was written meanwhile, and forgets who no longer waits.
-    pub(super) fn serve(&mut self) {
+    /// Handles delivery reports, and forgets clients that have given up.
+    pub(super) fn poll(&mut self) {
         let Some(producer) = &self.producer else { return };
         producer.poll();
         for DeliveryReport { tag, offset } in producer.delivery_reports() {
-            let Some((shard, seat)) = self.sent.remove(&tag) else { continue };
+            let Some((slot, event)) = self.sent.remove(&tag) else { continue };
             match offset {
-                Err(why) => self.fail(seat.request, RecordError::Journal(why)),
+                Err(why) => self.fail(event.request, RecordError::Log(why)),
                 Ok(offset) => {
-                    let known = self.kept.get(&shard).and_then(|kept| kept.iter().find(|one| one.offset == offset));
+                    let known = self.outcomes.get(&slot).and_then(|kept| kept.iter().find(|one| one.offset == offset));
                     match known.copied() {
-                        Some(recorded) => self.complete(seat, recorded),
-                        None => drop(self.landed.insert((shard, offset), seat)),
+                        Some(recorded) => self.complete(event, recorded),
+                        None => drop(self.written.insert((slot, offset), event)),
                     }
                 }
             }
         }
         self.requests.retain(|_, request| request.reply.as_ref().is_some_and(|reply| !reply.is_closed()));
         let requests = &self.requests;
-        self.sent.retain(|_, (_, seat)| requests.contains_key(&seat.request));
-        self.landed.retain(|_, seat| requests.contains_key(&seat.request));
+        self.sent.retain(|_, (_, event)| requests.contains_key(&event.request));
+        self.written.retain(|_, event| requests.contains_key(&event.request));
         let sent = &self.sent;
-        self.kept.retain(|shard, _| sent.values().any(|(other, _)| other == shard));
+        self.outcomes.retain(|slot, _| sent.values().any(|(other, _)| other == slot));
     }
 
-    fn complete(&mut self, seat: Seat, recorded: Recorded) {
-        let Some(request) = self.requests.get_mut(&seat.request) else { return };
-        request.recorded[seat.place] = Some(recorded);
-        let all: Option<Vec<Recorded>> = request.recorded.iter().copied().collect();
+    fn complete(&mut self, event: PendingEvent, recorded: RecordReceipt) {
+        let Some(request) = self.requests.get_mut(&event.request) else { return };
+        request.receipts[event.index] = Some(recorded);
+        let all: Option<Vec<RecordReceipt>> = request.receipts.iter().copied().collect();
         if let (Some(all), Some(reply)) = (all, request.reply.take()) {
             let _ = reply.send(Ok(all));
         }
@@ -164,8 +164,8 @@ impl Ingest {
         }
     }
 
-    /// The shard is another's: its decisions will not be made here.
-    pub(super) fn leave(&mut self, shard: usize) {
-        self.requests.retain(|_, request| request.shard != shard);
+    /// The slot is another's: its decisions will not be made here.
+    pub(super) fn abandon(&mut self, slot: usize) {
+        self.requests.retain(|_, request| request.slot != slot);
     }
 }

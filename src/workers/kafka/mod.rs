@@ -1,64 +1,74 @@
-//! Workers that fold the partitions of topics, and commit what they emit together with what they have read.
+//! Workers over the partitions of Kafka topics: outputs and offsets are committed together.
 //!
-//! One thread polls ([`poll`]): it alone talks to the group, and hands records to the workers. Each worker owns some
-//! partitions ([`tenant`]) and one producer for each kind of delivery ([`worker`]). Promises:
+//! One thread polls the consumer ([`poll`]): it alone talks to the group and hands fetched records to the workers. Each
+//! worker owns partitions ([`cursor`]) and one producer for each kind of delivery ([`log`]). Guarantees:
 //!
-//! K1: on assignment the order is fence, read what is committed (C), restore a checkpoint that is not ahead of C, fold up
-//! to C without emitting, emit. K2: the outputs of a record and its offset are in one transaction. K3: after any doubt
-//! about a transaction its producer is replaced, C is read again, and the partitions are restored anew: nothing is
-//! guessed. K4: a checkpoint holds only what is committed. K5: a log that is not what it was (made anew, cut off, more
-//! partitions) is refused, never begun again in silence. K6: what a worker cannot take yet stays in its partition's
-//! queue, which librdkafka bounds; nothing is dropped, nor passed over because it could not be read. K7: a call that
-//! hangs ends the process. K8: what readers have of the outputs is counted, not taken from the offset ([`proof`]). K9: a
-//! partition that cannot be restored yet keeps nobody else waiting: it is tried again between polls. K10: what the group
-//! gave is held until it is taken back, restored or not; what it gave to nobody is found ([`lookout`]).
+//! - K1: on assignment the order is: fence, read the committed offset C, restore a checkpoint that is not ahead of C,
+//!   replay up to C without output, emit.
+//! - K2: the outputs of a record and its offset are in one transaction.
+//! - K3: after any doubt about a transaction its producer is replaced, C is read again, and the partitions are restored.
+//! - K4: a checkpoint holds only what is committed.
+//! - K5: a log that changed (recreated, truncated, more partitions) is refused, never silently started over.
+//! - K6: what a worker cannot take yet stays in its partition's queue, which librdkafka bounds; nothing is dropped, and
+//!   nothing is skipped because it could not be read.
+//! - K7: a call that hangs ends the process.
+//! - K8: the outputs that consumers can read are counted, not inferred from the offset ([`output_ledger`]).
+//! - K9: a partition that cannot be restored yet does not delay others: it is retried.
+//! - K10: an assigned partition is held until it is revoked, restored or not; a partition that the group assigned to nobody
+//!   is found ([`orphan_detector`]).
 
 mod commit;
+pub(in crate::workers) mod cursor;
 mod fold;
 #[cfg(fuzzing)]
 pub mod fuzzed;
 mod ingest;
-mod lookout;
+mod log;
+mod orphan_detector;
+pub(in crate::workers) mod output_ledger;
 mod outputs;
 mod poll;
-mod proof;
+#[cfg(not(feature = "mutants"))]
+mod recovery_rules;
 mod restore;
-mod saves;
 mod snapshots;
-mod tenancy;
-mod tenant;
+mod start;
 mod watchdog;
-mod worker;
 
+#[cfg(feature = "mutants")]
+use super::fault_injection::mutants as recovery_rules;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-pub(super) use lookout::look_out;
-pub use outputs::{OVERSIZE, Outputs, Target};
-pub(super) use poll::{Ends, Poll, Running};
+pub use outputs::{OVERSIZE, OutputTopics, Target};
+pub(super) use poll::ShutdownFlags;
 pub use snapshots::SnapshotTopic;
-pub(super) use tenant::Tenant;
-pub(super) use worker::{KafkaWorker, Links};
+pub use start::StreamLayouts;
 
-use crate::kafka::{Settings, Taken, TopicPartition};
-use ebb_core::{NextOffset, Plan};
+use crate::kafka::{Fetched, Producer, Settings};
+use ebb_core::Plan;
+use ebb_core::partition::Epoch;
 
-/// What readers of a stream's outputs may rely on.
+/// What consumers of a stream's outputs can rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Delivery {
-    /// Outputs and offsets in one transaction.
+    /// Outputs and offsets are committed in one transaction.
     ExactlyOnce,
-    /// Outputs first, then offsets: a crash may repeat outputs.
+    /// Outputs are written first, then offsets: a crash may repeat outputs.
     AtLeastOnce,
     /// There are no outputs.
-    Nothing,
+    OffsetsOnly,
 }
 
 impl Delivery {
-    const ALL: [Delivery; 3] = [Delivery::ExactlyOnce, Delivery::AtLeastOnce, Delivery::Nothing];
+    const ALL: [Delivery; 3] = [Delivery::ExactlyOnce, Delivery::AtLeastOnce, Delivery::OffsetsOnly];
 }
+
+/// The producers of a worker. Offsets without outputs need none.
+pub(in crate::workers) type Producers = BTreeMap<Delivery, Producer>;
 
 /// A stream as its workers see it.
 #[derive(Debug, Clone)]
@@ -67,12 +77,12 @@ pub struct StreamSpec {
     pub topic: Arc<str>,
     pub partitions: u32,
     pub delivery: Delivery,
-    pub outputs: Outputs,
+    pub outputs: OutputTopics,
 }
 
-/// Where a partition without a committed offset begins.
+/// Where a partition without a committed offset starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beginning {
+pub enum StartPosition {
     Refuse,
     Earliest,
     Latest,
@@ -85,49 +95,27 @@ pub struct KafkaOptions {
     /// Names the producers of this instance; the same after a restart.
     pub instance: String,
     pub commit_every: Duration,
-    pub beginning: Beginning,
-    /// Where states are left for the next owner.
+    pub start: StartPosition,
+    /// Where states are written for the next owner.
     pub snapshots: Option<SnapshotTopic>,
-    /// The largest output that every output topic takes.
-    pub most_bytes: usize,
+    /// The largest record that every output topic accepts.
+    pub max_output_bytes: usize,
 }
 
-/// What the poll thread tells a worker.
+/// Batches that may wait for one worker; more stay in librdkafka's queues (K6).
+const FEED_CAPACITY: usize = 32;
+
+/// What the poll thread sends to a worker.
 #[derive(Debug)]
-pub(super) enum Feed {
-    /// Restore these, and say where each begins.
-    Assign { shards: Vec<(usize, u64)>, reply: Sender<(usize, Start)> },
-    /// Give these up.
-    Revoke { shards: Vec<usize>, how: Leaving, reply: Sender<()> },
-    /// Something of a partition, under the number of its assignment.
-    Taken { shard: usize, epoch: u64, taken: Taken, waiting: Arc<AtomicUsize> },
-}
-
-/// Where an assigned partition begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Start {
-    At(NextOffset),
-    /// It cannot be restored yet: ask again.
-    Later,
-    /// It is not to be read; the worker has said why.
-    Nowhere,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leaving {
-    /// What is folded can still be committed.
-    Orderly,
-    /// Another may have it already.
-    Lost,
-}
-
-/// What a worker asks of the poll thread.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// Assign these again, from where the worker will say.
-    Return(Vec<TopicPartition>),
-    /// Read no more of this.
-    Drop(TopicPartition),
-    /// The service cannot go on.
-    End(String),
+pub(in crate::workers) enum Feed {
+    /// The group assigned partitions to this instance, possibly none of this worker: restore those that are due and reply.
+    Assigned { reply: Sender<()> },
+    /// These partitions were revoked or lost, as their state says: let go of them and reply.
+    Revoked { slots: Vec<usize>, reply: Sender<()> },
+    /// Partitions were rolled back by the poll thread: discard what was folded under earlier epochs and reply.
+    RolledBack { reply: Sender<()> },
+    /// Commit what is folded, and read the partition again from there.
+    Reread { slot: usize },
+    /// What was fetched of a partition.
+    Fetched { slot: usize, epoch: Epoch, batch: Vec<Fetched> },
 }

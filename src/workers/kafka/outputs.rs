@@ -1,8 +1,8 @@
-//! Where a record goes after its verdict, and what is said about it there.
+//! Output topics: where a record goes after its verdict, and the headers that are added to it.
 //!
-//! Key, value, headers and timestamp stay byte for byte. Added, behind the record's own headers: where it came from
-//! (`ebb-source`: topic/partition/offset), what was decided (`ebb-verdict`), and where known the chance that it repeats
-//! (`ebb-posterior`) and its decayed count (`ebb-count`). A rejected record also carries its reason and the names that
+//! Key, value, headers and timestamp are copied byte for byte. Added after the record's own headers: its source
+//! (`ebb-source`: topic/partition/offset), the verdict (`ebb-verdict`) and, if known, the probability that it is a repeat
+//! (`ebb-posterior`) and its decayed count (`ebb-count`). A rejected record also carries the reason and the headers that
 //! Kafka Streams gives to dead letters. Every record of one source partition goes to one partition of an output.
 
 use std::ffi::{CStr, CString};
@@ -18,34 +18,34 @@ use ebb_core::{Outcome, Verdict};
 pub struct Target {
     pub topic: CString,
     pub partitions: u32,
-    /// Outputs may be gone because newer ones have their key: not even the next owner can count them.
+    /// Compaction may delete outputs, so that they cannot be counted.
     pub is_compacted: bool,
 }
 
 impl Target {
-    /// Every record of one source partition goes to one partition.
+    /// All records of a source partition go to one partition.
     fn partition_of(&self, source: u32) -> i32 {
         (source % self.partitions.max(1)) as i32
     }
 }
 
-/// The topics of a stream's verdicts; a verdict without one is only counted.
+/// The topics of a stream's verdicts; records of a verdict without a topic are only counted.
 #[derive(Debug, Clone, Default)]
-pub struct Outputs {
+pub struct OutputTopics {
     pub unique: Option<Target>,
     pub duplicate: Option<Target>,
     pub late: Option<Target>,
     pub rejected: Option<Target>,
 }
 
-/// The header that says where a record came from.
+/// Header with the source of a record.
 pub(super) const SOURCE: &str = "ebb-source";
-/// The reason of a record that no output topic takes whole.
+/// Reason header of a record that is too large for its output topic.
 pub const OVERSIZE: &str = "oversize";
-/// What stands for the class of the exception that a Java program would have met.
+/// Takes the place of the exception class in Kafka Streams' dead letters.
 const EXCEPTION: &str = "ebb.Rejected";
 
-impl Outputs {
+impl OutputTopics {
     pub fn is_empty(&self) -> bool {
         self.targets().next().is_none()
     }
@@ -55,13 +55,13 @@ impl Outputs {
     }
 
     /// Every partition that outputs of this source partition go to.
-    pub(super) fn places(&self, part: &TopicPartition) -> impl Iterator<Item = (&CStr, i32)> {
-        let partition = part.partition;
+    pub(super) fn partitions(&self, source: &TopicPartition) -> impl Iterator<Item = (&CStr, i32)> {
+        let partition = source.partition;
         self.targets().map(move |target| (&*target.topic, target.partition_of(partition)))
     }
 
-    /// Whether records of this verdict go anywhere.
-    pub(super) fn take(&self, verdict: Verdict) -> bool {
+    /// Whether there is a topic for this verdict.
+    pub(super) fn has_topic(&self, verdict: Verdict) -> bool {
         self.target(verdict).is_some()
     }
 
@@ -75,32 +75,33 @@ impl Outputs {
     }
 }
 
-/// Writes the outputs of one partition after the other; keeps the memory of texts from one to the next.
+/// Writes outputs; reuses its buffers from one record to the next.
 #[derive(Debug, Default)]
 pub(super) struct Emitter {
-    /// Topic, partition and offset. The first two stay from one record to the next.
+    /// Topic, partition and offset.
     source: String,
-    stays: usize,
+    /// Length of topic and partition in it.
+    prefix_length: usize,
     posterior: String,
     count: String,
 }
 
-type Added<'a> = SmallVec<[(&'static str, &'a [u8]); 10]>;
+type Headers<'a> = SmallVec<[(&'static str, &'a [u8]); 10]>;
 
 impl Emitter {
-    /// What is emitted from now on comes from this partition.
-    pub(super) fn turn_to(&mut self, part: &TopicPartition) {
+    /// Sets the partition that the next records come from.
+    pub(super) fn set_source(&mut self, part: &TopicPartition) {
         self.source.clear();
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.source, "{}/{}/", part.topic, part.partition);
-        self.stays = self.source.len();
+        self.prefix_length = self.source.len();
     }
 
-    /// Queues the output of one record of `part`, if its verdict has a topic; returns how many bytes.
+    /// Queues the output of a record, if its verdict has a topic; returns its size in bytes.
     pub(super) fn emit(
         &mut self,
         producer: &mut Producer,
-        outputs: &Outputs,
+        outputs: &OutputTopics,
         part: &TopicPartition,
         message: &Message,
         outcome: &Outcome,
@@ -130,7 +131,7 @@ impl Emitter {
         }
     }
 
-    /// What stands for a record that its topic does not take: no value, no headers of its own, and a reason.
+    /// Queues a stub for a record that is too large: no value, none of its own headers, and a reason.
     fn emit_stub(
         &self,
         producer: &mut Producer,
@@ -139,7 +140,7 @@ impl Emitter {
         outcome: &Outcome,
         output: &Output<'_>,
     ) -> Result<usize, Fault> {
-        let why = "with its headers the record is larger than the output topic takes; it stands at its source";
+        let why = "the record with its headers is larger than the output topic allows; read it at its source";
         let headers = self.headers(outcome.verdict, Some((OVERSIZE, why)));
         let stub = Output {
             topic: &target.topic,
@@ -153,16 +154,16 @@ impl Emitter {
         match producer.send(&stub)? {
             SendOutcome::Queued => Ok(0),
             SendOutcome::TooLarge => {
-                Err(Fault::new("producing", Remedy::End, format!("{part}: the output topic takes nothing")))
+                Err(Fault::new("producing", Remedy::End, format!("{part}: the output topic accepts no record")))
             }
         }
     }
 
     fn write(&mut self, message: &Message, outcome: &Outcome) {
-        self.source.truncate(self.stays);
+        self.source.truncate(self.prefix_length);
         self.posterior.clear();
         self.count.clear();
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.source, "{}", message.offset());
         let answer = outcome.answer.as_ref();
         if let Some(belief) = answer.and_then(|answer| answer.belief.as_ref()) {
@@ -173,8 +174,8 @@ impl Emitter {
         }
     }
 
-    fn headers(&self, verdict: Verdict, reason: Option<(&'static str, &'static str)>) -> Added<'_> {
-        let mut headers = Added::new();
+    fn headers(&self, verdict: Verdict, reason: Option<(&'static str, &'static str)>) -> Headers<'_> {
+        let mut headers = Headers::new();
         headers.push((SOURCE, self.source.as_bytes()));
         headers.push(("ebb-verdict", verdict.name().as_bytes()));
         for (name, text) in [("ebb-posterior", &self.posterior), ("ebb-count", &self.count)] {

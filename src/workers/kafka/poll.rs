@@ -1,364 +1,332 @@
-//! The thread that polls: answers rebalances after asking the workers, and hands them what is fetched.
+//! The thread that polls the consumer: answers rebalances after the workers have acted, and hands them what is fetched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::watch;
+use tokio::sync::mpsc::Sender;
 
-use super::super::owned::Restored;
-use super::tenancy::Tenancy;
+use super::Feed;
+use super::log::FailureReport;
 use super::watchdog::Watchdog;
-use super::{Command, Feed, Leaving, Start};
-use crate::kafka::{Consumer, Event, Taken, TopicPartition};
+use crate::kafka::{Consumer, ConsumerEvent, Fetched, TopicPartition};
 use crate::metrics::Metrics;
+use crate::workers::partition_cell::PartitionCell;
+use crate::workers::stream::Readiness;
 use ebb_core::NextOffset;
+use ebb_core::partition::{ConsumerAction, Epoch, PartitionEvent, Revocation};
 
-/// How long to wait for events when no partition had anything.
-const WAIT: Duration = Duration::from_millis(2);
-/// Batches of one partition that wait for its worker; more stay in the partition's queue (K6).
-const MOST_WAITING: usize = 4;
-/// How often positions are looked at when there are no records.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often unreachable brokers are asked.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long to wait for events if no partition had records.
+const POLL_TIMEOUT: Duration = Duration::from_millis(2);
+/// How often positions are reported if there are no records.
+const POSITION_INTERVAL: Duration = Duration::from_millis(20);
+/// How often unreachable brokers are tried.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Told by whoever stops the service.
+/// Set by whoever stops the service.
 #[derive(Debug, Clone, Default)]
-pub(in crate::workers) struct Running {
-    /// Nothing more is handed out.
+pub(in crate::workers) struct ShutdownFlags {
+    /// Nothing more is handed to the workers.
     pub(in crate::workers) is_stopping: Arc<AtomicBool>,
     /// The workers have ended: leave the group.
-    pub(in crate::workers) is_over: Arc<AtomicBool>,
+    pub(in crate::workers) workers_ended: Arc<AtomicBool>,
 }
 
-/// See the module.
+/// A partition as the poll thread knows it.
 #[derive(Debug)]
-pub(in crate::workers) struct Poll {
+pub(super) struct PolledPartition {
+    pub(super) partition: TopicPartition,
+    pub(super) cell: Arc<PartitionCell>,
+    pub(super) worker: usize,
+    pub(super) slot: usize,
+    /// The epoch and offset up to which its worker knows the log.
+    pub(super) reported: (Epoch, NextOffset),
+}
+
+/// The poll thread.
+#[derive(Debug)]
+pub(super) struct PollLoop {
     consumer: Consumer,
-    tenancies: BTreeMap<TopicPartition, Tenancy>,
-    feeds: Vec<UnboundedSender<Feed>>,
-    commands: Receiver<Command>,
-    joined: watch::Sender<Restored>,
-    ended: watch::Sender<Option<String>>,
-    running: Running,
+    partitions: Vec<PolledPartition>,
+    index: BTreeMap<TopicPartition, usize>,
+    /// One bounded queue for each worker.
+    feeds: Vec<Sender<Feed>>,
+    failures: FailureReport,
+    shutdown: ShutdownFlags,
     metrics: Metrics,
-    epoch: u64,
+    /// The partition that is served first in the next round: a full queue must not starve the later ones.
+    first: usize,
     unreachable_since: Option<Instant>,
-    looked: Instant,
-    /// When brokers were last known not to answer.
-    silent_at: Instant,
+    positions_reported: Instant,
+    /// When the brokers were last known not to answer.
+    last_unreachable: Instant,
 }
 
-/// The ends of the channels that the poll thread holds.
-pub(in crate::workers) struct Ends {
-    pub(in crate::workers) feeds: Vec<UnboundedSender<Feed>>,
-    pub(in crate::workers) commands: Receiver<Command>,
-    pub(in crate::workers) joined: watch::Sender<Restored>,
-    pub(in crate::workers) ended: watch::Sender<Option<String>>,
-}
-
-impl Poll {
-    /// `places` says for each partition its worker and its place there.
-    pub(in crate::workers) fn new(
+impl PollLoop {
+    pub(super) fn new(
         consumer: Consumer,
-        places: BTreeMap<TopicPartition, (usize, usize)>,
-        ends: Ends,
-        running: Running,
+        partitions: Vec<PolledPartition>,
+        feeds: Vec<Sender<Feed>>,
+        failures: FailureReport,
+        shutdown: ShutdownFlags,
         metrics: Metrics,
     ) -> Self {
-        let Ends { feeds, commands, joined, ended } = ends;
+        let index = partitions.iter().enumerate().map(|(index, one)| (one.partition.clone(), index)).collect();
         Self {
             consumer,
-            tenancies: places.into_iter().map(|(part, place)| (part, Tenancy::at(place))).collect(),
+            partitions,
+            index,
             feeds,
-            commands,
-            joined,
-            ended,
-            running,
+            failures,
+            shutdown,
             metrics,
-            epoch: 0,
+            first: 0,
             unreachable_since: None,
-            looked: Instant::now(),
-            silent_at: Instant::now(),
+            positions_reported: Instant::now(),
+            last_unreachable: Instant::now(),
         }
     }
 
-    pub(in crate::workers) fn run(mut self) {
+    pub(super) fn run(mut self) {
         let watchdog = match Watchdog::start() {
             Ok(watchdog) => watchdog,
-            Err(error) => return self.fail(format!("starting a thread: {error}")),
+            Err(error) => return self.failures.fail(format!("starting a thread: {error}")),
         };
         let mut was_busy = false;
-        while !self.running.is_over.load(Ordering::Acquire) {
-            self.obey();
-            let wait = if was_busy { Duration::ZERO } else { WAIT };
-            let event = watchdog.during("polling", || self.consumer.poll(wait));
-            self.answer(event);
-            self.try_again();
-            was_busy = !self.running.is_stopping.load(Ordering::Acquire) && self.hand_out();
-            if !was_busy && self.looked.elapsed() >= LOOK_EVERY {
-                self.tell_positions();
+        while !self.shutdown.workers_ended.load(Ordering::Acquire) {
+            let timeout = if was_busy { Duration::ZERO } else { POLL_TIMEOUT };
+            let event = watchdog.during("polling", || self.consumer.poll(timeout));
+            self.handle(event);
+            self.seek_restored();
+            self.release_refused();
+            was_busy = !self.shutdown.is_stopping.load(Ordering::Acquire) && self.dispatch();
+            if !was_busy && self.positions_reported.elapsed() >= POSITION_INTERVAL {
+                self.report_positions();
             }
-            self.look_for_brokers();
-            self.look_for_coordinator();
+            self.check_brokers();
+            self.check_coordinator();
         }
         watchdog.during("leaving the group", || self.consumer.close());
     }
 
-    /// Does what the workers have asked for by now: what they ask for meanwhile waits until the group had its turn.
-    fn obey(&mut self) {
-        for command in self.commands.try_iter().collect::<Vec<_>>() {
-            match command {
-                Command::Return(parts) => self.begin_again(parts),
-                Command::Drop(part) => self.release(&[part]),
-                Command::End(why) => self.fail(why),
-            }
-        }
-    }
-
-    /// Has partitions restored and reads them from there, as far as they are still ours.
-    fn begin_again(&mut self, mut parts: Vec<TopicPartition>) {
-        parts.retain(|part| self.tenancies.get(part).is_some_and(|tenancy| tenancy.is_held));
-        let mut starts = Vec::new();
-        for (part, start) in self.ask(parts) {
-            match start {
-                Start::At(start) => starts.push((part, start)),
-                Start::Later => self.later(&part),
-                Start::Nowhere => self.release(&[part]),
-            }
-        }
-        let failed = match self.consumer.seek(&starts) {
-            Ok(failed) => failed,
-            Err(fault) => return self.fail(fault.to_string()),
-        };
-        for (part, _) in starts.iter().filter(|(part, _)| !failed.contains(part)) {
-            self.read(part);
-        }
-        if !failed.is_empty() {
-            tracing::warn!(partitions = failed.len(), "cannot be read from there yet");
-            self.tell_leave(&failed, Leaving::Lost);
-            failed.iter().for_each(|part| self.later(part));
-        }
-    }
-
-    /// Asks again where partitions begin that could not be restored (K9).
-    fn try_again(&mut self) {
-        let is_stopping = self.running.is_stopping.load(Ordering::Acquire);
-        let due = self.tenancies.iter().filter(|(_, tenancy)| !is_stopping && tenancy.is_due());
-        let due: Vec<TopicPartition> = due.map(|(part, _)| part.clone()).collect();
-        if !due.is_empty() {
-            self.begin_again(due);
-        }
-    }
-
-    /// Whatever was made of the partitions is forgotten: others may have made the same.
-    fn begin_all_again(&mut self) {
-        let held = self.tenancies.iter().filter(|(_, tenancy)| tenancy.is_held);
-        let held: Vec<TopicPartition> = held.map(|(part, _)| part.clone()).collect();
-        self.tell_leave(&held, Leaving::Lost);
-        held.iter().for_each(|part| self.later(part));
-    }
-
-    fn answer(&mut self, event: Event) {
-        let named = |change: &'static str| self.metrics.rebalances.with_label_values(&[change]).inc();
+    fn handle(&mut self, event: ConsumerEvent) {
+        let count = |change: &'static str| self.metrics.rebalances.with_label_values(&[change]).inc();
         match event {
-            Event::Quiet => {}
-            Event::Assign(parts) => {
-                named("assigned");
-                tracing::info!(partitions = parts.len(), "partitions assigned");
-                self.assign(parts);
-                self.joined.send_replace(Restored::Done);
+            ConsumerEvent::Idle => {}
+            ConsumerEvent::Assigned(partitions) => {
+                count("assigned");
+                tracing::info!(partitions = partitions.len(), "partitions assigned");
+                self.assign(&partitions);
+                self.failures.membership.send_replace(Readiness::Ready);
             }
-            Event::Revoke(parts) => {
-                named("revoked");
-                self.leave(parts, Leaving::Orderly);
+            ConsumerEvent::Revoked(partitions) => {
+                count("revoked");
+                self.revoke(&partitions, Revocation::Graceful);
             }
-            Event::Lost(parts) => {
-                named("lost");
-                self.joined.send_replace(Restored::Working);
-                self.leave(parts, Leaving::Lost);
+            ConsumerEvent::Lost(partitions) => {
+                count("lost");
+                self.failures.membership.send_replace(Readiness::Restoring);
+                self.revoke(&partitions, Revocation::Lost);
             }
-            Event::MemberIdChanged => {
-                tracing::warn!("another member than before: beginning again");
-                self.begin_all_again();
+            ConsumerEvent::MemberIdChanged => {
+                tracing::warn!("the group gave this instance a new member id, restoring all partitions");
+                self.roll_back_all();
             }
-            Event::Stray(part) => {
-                tracing::warn!(%part, "reading it again from what is committed");
-                self.begin_again(vec![part]);
+            ConsumerEvent::StrayRecord(partition) => {
+                tracing::warn!(%partition, "the client recreated the partition, reading it again from the committed offset");
+                if let Some(one) = self.find(&partition) {
+                    // A worker that has ended needs nothing.
+                    let _ = self.feeds[one.worker].blocking_send(Feed::Reread { slot: one.slot });
+                }
             }
-            Event::Down(why) => {
+            ConsumerEvent::BrokersDown(reason) => {
                 if self.unreachable_since.is_none() {
-                    tracing::warn!(why, "no broker can be reached");
+                    tracing::warn!(reason, "no broker can be reached, retrying");
                 }
                 self.unreachable_since.get_or_insert_with(Instant::now);
-                self.joined.send_replace(Restored::Waiting(why));
+                self.failures.membership.send_replace(Readiness::Waiting(reason));
             }
-            Event::Failed(fault) => self.fail(fault.to_string()),
+            ConsumerEvent::Failed(fault) => self.failures.fail(fault.to_string()),
         }
     }
 
-    /// Takes on what the group gives us.
-    fn assign(&mut self, parts: Vec<TopicPartition>) {
-        if let Some(part) = parts.iter().find(|part| !self.tenancies.contains_key(part)) {
-            return self.fail(format!(
-                "{part} is new: partitions were added to the topic, and items may now be found in others than before; \
-                 begin with a new group and an empty data_dir"
+    fn find(&self, partition: &TopicPartition) -> Option<&PolledPartition> {
+        self.index.get(partition).map(|index| &self.partitions[*index])
+    }
+
+    /// Has the workers restore what the group assigns, then holds it: restored partitions at their offset, others without.
+    fn assign(&mut self, partitions: &[TopicPartition]) {
+        if let Some(partition) = partitions.iter().find(|partition| !self.index.contains_key(partition)) {
+            return self.failures.fail(format!(
+                "{partition} is new: partitions were added to the topic, so that items may be in other partitions than \
+                 before; start with a new group and an empty data_dir"
             ));
         }
-        let mut starts = Vec::new();
-        for (part, start) in self.ask(parts) {
-            match start {
-                Start::At(start) => starts.push((part, Some(start))),
-                Start::Later => starts.push((part, None)),
-                Start::Nowhere => {}
-            }
-        }
+        let assigned: Vec<&PolledPartition> = partitions.iter().filter_map(|one| self.find(one)).collect();
+        assigned.iter().for_each(|one| _ = one.cell.step(PartitionEvent::Assigned));
+        // Every worker is told, also without partitions: it may have to end transactions of an earlier process.
+        self.send_and_wait(0..self.feeds.len(), |reply| Feed::Assigned { reply });
+        let holds: Vec<_> = assigned
+            .iter()
+            .filter_map(|one| match one.cell.actions().consumer? {
+                ConsumerAction::Hold(epoch, start) => Some((*one, epoch, start)),
+                ConsumerAction::Seek(..) | ConsumerAction::Release => None,
+            })
+            .collect();
+        let starts: Vec<_> = holds.iter().map(|(one, _, start)| (one.partition.clone(), *start)).collect();
+        let held: Vec<_> = holds.iter().map(|(one, epoch, _)| (one.cell.clone(), *epoch)).collect();
         if let Err(fault) = self.consumer.assign(&starts) {
-            return self.fail(fault.to_string());
+            return self.failures.fail(fault.to_string());
         }
-        for (part, start) in &starts {
-            if let Some(tenancy) = self.tenancies.get_mut(part) {
-                tenancy.is_held = true;
-            }
-            match start {
-                Some(_) => self.read(part),
-                None => self.later(part),
-            }
-        }
+        held.into_iter().for_each(|(cell, epoch)| _ = cell.step(PartitionEvent::Positioned(epoch)));
     }
 
-    /// Asks the workers where to begin.
-    fn ask(&mut self, parts: Vec<TopicPartition>) -> Vec<(TopicPartition, Start)> {
-        self.epoch += 1;
-        // Every worker is asked, also for nothing: it may have to end what it left open in an earlier life.
-        let mut asked: BTreeMap<usize, Vec<(usize, TopicPartition)>> =
-            (0..self.feeds.len()).map(|worker| (worker, Vec::new())).collect();
-        for part in parts {
-            if let Some(tenancy) = self.tenancies.get_mut(&part) {
-                tenancy.begin(self.epoch);
-                asked.entry(tenancy.worker).or_default().push((tenancy.shard, part));
-            }
-        }
-        let mut replies = Vec::new();
-        for (worker, shards) in asked {
-            let (reply, starts) = mpsc::channel();
-            let wanted = shards.iter().map(|(shard, _)| (*shard, self.epoch)).collect();
-            // A worker that has ended gives no replies.
-            let _ = self.feeds[worker].send(Feed::Assign { shards: wanted, reply });
-            replies.push((BTreeMap::from_iter(shards), starts));
-        }
-        let told = |(shards, starts): (BTreeMap<usize, TopicPartition>, Receiver<(usize, Start)>)| {
-            starts.into_iter().filter_map(move |(shard, start)| Some((shards.get(&shard)?.clone(), start)))
-        };
-        replies.into_iter().flat_map(told).collect()
-    }
-
-    fn read(&mut self, part: &TopicPartition) {
-        if let Some(tenancy) = self.tenancies.get_mut(part) {
-            (tenancy.is_read, tenancy.alone) = (true, Duration::ZERO);
-        }
-    }
-
-    /// Asks again later where a partition begins.
-    fn later(&mut self, part: &TopicPartition) {
-        if let Some(tenancy) = self.tenancies.get_mut(part).filter(|tenancy| tenancy.is_held) {
-            tenancy.put_off();
-        }
-    }
-
-    fn leave(&mut self, parts: Vec<TopicPartition>, how: Leaving) {
-        self.tell_leave(&parts, how);
-        self.release(&parts);
-    }
-
-    fn tell_leave(&mut self, parts: &[TopicPartition], how: Leaving) {
-        let mut told: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for tenancy in parts.iter().filter_map(|part| self.tenancies.get(part)) {
-            told.entry(tenancy.worker).or_default().push(tenancy.shard);
-        }
+    /// Sends a message to each of these workers and waits until they have handled it, or have ended.
+    fn send_and_wait(&self, workers: impl Iterator<Item = usize>, message: impl Fn(mpsc::Sender<()>) -> Feed) {
         let (reply, done) = mpsc::channel();
-        for (worker, shards) in told {
-            let _ = self.feeds[worker].send(Feed::Revoke { shards, how, reply: reply.clone() });
+        for worker in workers {
+            let _ = self.feeds[worker].blocking_send(message(reply.clone()));
         }
         drop(reply);
-        // Ends when every worker has let go, or is gone.
         done.iter().for_each(drop);
     }
 
-    /// Lets these go. One that was not held is left out: librdkafka would let none of them go, and wait for an answer for
-    /// ever.
-    fn release(&mut self, parts: &[TopicPartition]) {
-        let mut held: Vec<TopicPartition> = Vec::new();
-        for part in parts {
-            if let Some(tenancy) = self.tenancies.get_mut(part) {
-                held.extend(tenancy.is_held.then(|| part.clone()));
-                tenancy.end();
-            }
+    /// Has the workers let go of partitions, then gives them up.
+    fn revoke(&mut self, partitions: &[TopicPartition], revocation: Revocation) {
+        let mut slots: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for one in partitions.iter().filter_map(|partition| self.find(partition)) {
+            tracing::info!(partition = %one.partition, ?revocation, "partition revoked");
+            one.cell.step(PartitionEvent::Revoked(revocation));
+            slots.entry(one.worker).or_default().push(one.slot);
         }
-        if let Err(fault) = self.consumer.release(&held) {
-            tracing::warn!(%fault, "the assignment has changed meanwhile");
+        let (reply, done) = mpsc::channel();
+        for (worker, slots) in slots {
+            let _ = self.feeds[worker].blocking_send(Feed::Revoked { slots, reply: reply.clone() });
+        }
+        drop(reply);
+        done.iter().for_each(drop);
+        self.release(|one| partitions.contains(&one.partition));
+    }
+
+    /// Gives up held partitions. One that is not held is left out: librdkafka would give up none of them, and wait for an
+    /// answer for ever.
+    fn release(&mut self, is_chosen: impl Fn(&PolledPartition) -> bool) {
+        let chosen: Vec<&PolledPartition> =
+            self.partitions.iter().filter(|one| one.cell.is_held() && is_chosen(one)).collect();
+        let names: Vec<TopicPartition> = chosen.iter().map(|one| one.partition.clone()).collect();
+        chosen.iter().for_each(|one| _ = one.cell.step(PartitionEvent::Released));
+        if let Err(fault) = self.consumer.unassign(&names) {
+            tracing::warn!(%fault, "unassigning failed, the assignment has changed meanwhile");
         }
     }
 
-    /// Tells the workers how far the log is read where no records say so: transactions leave marks between them.
-    fn tell_positions(&mut self) {
-        self.looked = Instant::now();
-        for (part, next) in self.consumer.positions() {
-            if let Some(tenancy) = self.tenancies.get_mut(&part).filter(|one| one.is_read && one.told < next) {
-                tenancy.told = next;
-                tenancy.hand(&self.feeds, Taken::End(next));
+    /// What was folded is discarded: other members may have folded and committed the same records.
+    fn roll_back_all(&mut self) {
+        let held = self.partitions.iter().filter(|one| one.cell.is_held());
+        held.for_each(|one| _ = one.cell.step(PartitionEvent::RolledBack));
+        self.send_and_wait(0..self.feeds.len(), |reply| Feed::RolledBack { reply });
+    }
+
+    /// Positions the consumer where partitions were restored after a rollback or a retry.
+    fn seek_restored(&mut self) {
+        let mut seeks = Vec::new();
+        for one in &self.partitions {
+            if let Some(ConsumerAction::Seek(epoch, start)) = one.cell.actions().consumer {
+                seeks.push((one.cell.clone(), epoch, (one.partition.clone(), start)));
             }
+        }
+        if seeks.is_empty() {
+            return;
+        }
+        let starts: Vec<_> = seeks.iter().map(|(_, _, start)| start.clone()).collect();
+        let failed = match self.consumer.seek(&starts) {
+            Ok(failed) => failed,
+            Err(fault) => return self.failures.fail(fault.to_string()),
+        };
+        if !failed.is_empty() {
+            tracing::warn!(partitions = failed.len(), "partitions could not be positioned, retrying");
+        }
+        for (cell, epoch, (partition, _)) in seeks {
+            cell.step(match failed.contains(&partition) {
+                true => PartitionEvent::PositionFailed(epoch),
+                false => PartitionEvent::Positioned(epoch),
+            });
         }
     }
 
-    /// Hands over what was fetched; returns whether there was anything.
-    fn hand_out(&mut self) -> bool {
-        let mut any = false;
-        for (part, tenancy) in self.tenancies.iter_mut().filter(|(_, tenancy)| tenancy.is_read) {
-            if tenancy.waiting.load(Ordering::Acquire) >= MOST_WAITING {
+    /// Stops reading partitions whose log was refused.
+    fn release_refused(&mut self) {
+        let is_refused = |one: &PolledPartition| one.cell.actions().consumer == Some(ConsumerAction::Release);
+        if self.partitions.iter().any(is_refused) {
+            self.release(is_refused);
+        }
+    }
+
+    /// Hands fetched records to the workers; returns whether there were any. What does not fit into a worker's queue stays
+    /// in librdkafka's.
+    fn dispatch(&mut self) -> bool {
+        let (mut any, count) = (false, self.partitions.len());
+        for offset in 0..count {
+            let one = &mut self.partitions[(self.first + offset) % count];
+            let Some(epoch) = one.cell.fetch_epoch() else { continue };
+            let Ok(permit) = self.feeds[one.worker].try_reserve() else { continue };
+            let batch = self.consumer.fetch(&one.partition);
+            if batch.is_empty() {
                 continue;
             }
-            for taken in self.consumer.take(part) {
-                any = true;
-                if let Taken::Records(records) = &taken
-                    && let Some(last) = records.last()
-                {
-                    tenancy.told = NextOffset(last.offset() + 1);
-                }
-                tenancy.hand(&self.feeds, taken);
+            any = true;
+            if let Some(last) = batch.iter().rev().find_map(last_offset) {
+                one.reported = (epoch, NextOffset(last + 1));
             }
+            permit.send(Feed::Fetched { slot: one.slot, epoch, batch });
         }
+        self.first = (self.first + 1) % count.max(1);
         any
     }
 
-    fn look_for_brokers(&mut self) {
-        if self.unreachable_since.is_some_and(|since| since.elapsed() >= ASK_EVERY) {
-            self.unreachable_since = (!self.consumer.is_reachable()).then(Instant::now);
-            self.silent_at = self.unreachable_since.unwrap_or(self.silent_at);
-            if self.unreachable_since.is_none() {
-                tracing::info!("the brokers can be reached again");
-                self.joined.send_replace(Restored::Done);
+    /// Tells the workers how far the log is read where no record says so: transaction markers take up offsets.
+    fn report_positions(&mut self) {
+        self.positions_reported = Instant::now();
+        for (partition, next) in self.consumer.positions() {
+            let Some(one) = self.index.get(&partition).map(|index| &mut self.partitions[*index]) else { continue };
+            let Some(epoch) = one.cell.fetch_epoch() else { continue };
+            if one.reported.0 == epoch && one.reported.1 >= next {
+                continue;
+            }
+            if let Ok(permit) = self.feeds[one.worker].try_reserve() {
+                one.reported = (epoch, next);
+                permit.send(Feed::Fetched { slot: one.slot, epoch, batch: vec![Fetched::UpTo(next)] });
             }
         }
     }
 
-    /// A new process finds the coordinator where this one never will (K7).
-    fn look_for_coordinator(&mut self) {
-        if let Some(missed_for) = self.consumer.missed_since(self.silent_at) {
-            self.fail(format!(
-                "brokers answer, but the coordinator of the group is not found for {} s: it has another address now",
-                missed_for.as_secs()
-            ));
+    fn check_brokers(&mut self) {
+        if self.unreachable_since.is_some_and(|since| since.elapsed() >= RECONNECT_INTERVAL) {
+            self.unreachable_since = (!self.consumer.is_reachable()).then(Instant::now);
+            self.last_unreachable = self.unreachable_since.unwrap_or(self.last_unreachable);
+            if self.unreachable_since.is_none() {
+                tracing::info!("brokers can be reached again");
+                self.failures.membership.send_replace(Readiness::Ready);
+            }
         }
     }
 
-    fn fail(&self, why: String) {
-        tracing::error!(why, "Kafka: cannot go on");
-        self.joined.send_replace(Restored::Failed(why.clone()));
-        self.ended.send_replace(Some(why));
+    /// A new process finds the coordinator where this client never will (K7).
+    fn check_coordinator(&mut self) {
+        if let Some(missing_for) = self.consumer.coordinator_missing_for(self.last_unreachable) {
+            self.failures.fail(format!(
+                "brokers answer, but the group's coordinator was not found for {} s: its address has changed",
+                missing_for.as_secs()
+            ));
+        }
+    }
+}
+
+fn last_offset(fetched: &Fetched) -> Option<u64> {
+    match fetched {
+        Fetched::Records(records) => records.last().map(|record| record.offset()),
+        Fetched::UpTo(_) | Fetched::OutOfRange | Fetched::Corrupt(_) | Fetched::Error(_) => None,
     }
 }

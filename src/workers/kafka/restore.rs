@@ -1,305 +1,321 @@
-//! What a worker does when partitions are assigned to it: fence, read C, restore, and say where to begin (K1).
+//! What a worker does when partitions are assigned to it: fence, read C, restore, report where to read from (K1).
 
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use super::super::faults::{self, Mutant};
-use super::proof::{self, Ledger};
+use super::cursor::{KafkaCursor, RestoreAttempt, SavedState};
+use super::log::KafkaLog;
+use super::output_ledger::{self, OutputLedger};
 use super::snapshots;
-use super::tenant::{self, Found, Owned, State, Tenant};
-use super::worker::KafkaWorker;
-use super::{Beginning, Delivery, Start};
-use crate::kafka::{self, CommittedOffset, Extent, Fault, Output, Position, Producer, Remedy};
+use super::{Delivery, StartPosition};
+use crate::kafka::{self, CommittedOffset, Fault, LogRange, OffsetCommit, Output, Producer, Remedy};
+use crate::workers::hooks;
+use crate::workers::slot::{LoadedShard, PartitionSlot};
+use crate::workers::worker::Worker;
+use ebb_core::partition::{Epoch, PartitionEvent};
 use ebb_core::{NextOffset, Shard};
 
-/// How long a question takes that needs nobody's decision.
-const SHORT: Duration = Duration::from_secs(5);
-
-/// Records that are replayed rather than looked for in the snapshot topic.
-const WORTH_READING: u64 = 1_000;
+/// Longest wait for an answer that depends on no open transaction.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Replaying fewer records than this is cheaper than reading the snapshot topic.
+const MIN_REPLAY_FOR_SNAPSHOT: u64 = 1_000;
 
 /// Why a partition was not restored.
-enum Hindrance {
+enum RestoreError {
     Fault(Fault),
-    /// For good: somebody has to decide.
+    /// An operator has to decide.
     Refused(String),
 }
 
-impl From<Fault> for Hindrance {
+impl From<Fault> for RestoreError {
     fn from(fault: Fault) -> Self {
-        Hindrance::Fault(fault)
+        RestoreError::Fault(fault)
     }
 }
 
-impl KafkaWorker {
-    pub(super) fn assign(&mut self, shards: Vec<(usize, u64)>, reply: &Sender<(usize, Start)>) {
-        // Restoring may take long: nothing else is to wait for it.
+impl Worker<KafkaLog> {
+    /// Restores what the group has just assigned. A worker without assigned partitions ends the transactions of an earlier
+    /// process instead: other members wait until those are aborted.
+    pub(super) fn restore_assigned(&mut self) {
+        // Restoring may take long: nothing should wait for it.
         self.commit();
-        for (shard, _) in &shards {
-            self.tenants[*shard].state = State::Returning;
+        let is_due = |slot: &PartitionSlot<KafkaLog>| slot.cell.actions().worker.is_some();
+        if !self.slots.iter().any(is_due) {
+            self.abort_previous_transactions();
         }
-        self.tell_restored();
-        if shards.is_empty() {
-            self.end_former_life();
-        }
-        for (shard, epoch) in shards {
-            let start = self.restore(shard, epoch);
-            // The poll thread waits for it, or is gone and needs nothing any more.
-            let _ = reply.send((shard, start));
-        }
-        self.tail = None;
-        // Where a partition begins is told to the group before anything comes: whoever is next must not begin later.
-        if self.tenants.iter_mut().filter_map(Tenant::owned).any(|owned| owned.is_unknown) {
+        self.restore_due();
+        self.log.tail_reader = None;
+        // The group learns where a partition starts before anything is read: the next owner must not start later.
+        let is_new = |slot: &mut PartitionSlot<KafkaLog>| slot.cursor().is_some_and(|cursor| cursor.is_new_to_group);
+        if self.slots.iter_mut().any(is_new) {
             self.commit();
         }
-        self.tell_restored();
     }
 
-    /// A worker that got nothing may have had something before it died: others wait until that is given up.
-    fn end_former_life(&mut self) {
-        let has_outputs = self.tenants.iter().any(|tenant| tenant.stream.delivery == Delivery::ExactlyOnce);
-        if !has_outputs || self.has_fenced {
+    fn abort_previous_transactions(&mut self) {
+        let has_outputs = self.slots.iter().any(|slot| slot.source.stream.delivery == Delivery::ExactlyOnce);
+        if !has_outputs || self.log.has_fenced {
             return;
         }
         match self.require_producer(Delivery::ExactlyOnce) {
-            Ok(()) => _ = self.producers.remove(&Delivery::ExactlyOnce),
-            Err(fault) => tracing::info!(%fault, "what an earlier life left open is given up by the brokers, later"),
+            Ok(()) => _ = self.log.producers.remove(&Delivery::ExactlyOnce),
+            Err(fault) => tracing::info!(%fault, "transactions of an earlier process are left to their timeout"),
         }
     }
 
-    /// Tries once: whoever cannot be restored yet is tried again after others had their turn (K9).
-    fn restore(&mut self, shard: usize, epoch: u64) -> Start {
-        match self.try_restore(shard, epoch) {
+    /// Tries once to restore a partition and reports the outcome; a failure is retried after others had their turn (K9).
+    pub(super) fn restore_partition(&mut self, slot: usize, epoch: Epoch) {
+        match self.try_restore(slot, epoch) {
             Ok(start) => {
-                self.tenants[shard].forget_trying();
-                Start::At(start)
+                let PartitionSlot { cell, source, .. } = &mut self.slots[slot];
+                source.attempt = RestoreAttempt::default();
+                cell.step(PartitionEvent::Restored(epoch, start));
+                self.note_progress(slot);
             }
-            Err(Hindrance::Fault(fault)) if fault.remedy == Remedy::End => {
-                self.end(&fault);
-                Start::Nowhere
+            Err(RestoreError::Fault(fault)) if fault.remedy == Remedy::End => self.fail(&fault),
+            Err(RestoreError::Fault(fault)) => {
+                let PartitionSlot { id, cell, source, .. } = &mut self.slots[slot];
+                tracing::warn!(shard = %id, %fault, "restore failed, retrying");
+                source.attempt.since.get_or_insert_with(Instant::now);
+                cell.step(PartitionEvent::RestoreFailed(epoch));
             }
-            Err(Hindrance::Fault(fault)) => {
-                tracing::warn!(shard = %self.tenants[shard].id, %fault, "restoring: again");
-                self.tenants[shard].tried_since.get_or_insert_with(Instant::now);
-                Start::Later
-            }
-            Err(Hindrance::Refused(why)) => {
-                self.refuse(shard, why);
-                Start::Nowhere
-            }
+            Err(RestoreError::Refused(reason)) => self.refuse(slot, reason),
         }
     }
 
-    fn try_restore(&mut self, shard: usize, epoch: u64) -> Result<NextOffset, Hindrance> {
-        let began = Instant::now();
-        self.require_producer(self.tenants[shard].stream.delivery)?;
-        let watchdog = self.watchdog.clone();
-        let tenant = &mut self.tenants[shard];
-        // Before anything else is asked: whatever is read of a topic made later is noticed before it is committed.
-        let topic_id = watchdog.during("asking for the topic", || self.links.group.topic_id(&tenant.part.topic))?;
-        if let Some(why) = tenant.note_topic(topic_id) {
-            return Err(Hindrance::Refused(why));
+    fn try_restore(&mut self, slot: usize, epoch: Epoch) -> Result<NextOffset, RestoreError> {
+        let started = Instant::now();
+        self.slots[slot].loaded = None;
+        self.require_producer(self.slots[slot].source.stream.delivery)?;
+        let watchdog = self.log.watchdog.clone();
+        let partition = self.slots[slot].source.partition.clone();
+        // Before everything else: what is read of a topic that is recreated later is noticed before it is committed.
+        let topic_id = watchdog.during("describing the topic", || self.log.group.topic_id(&partition.topic))?;
+        let checks_log = self.log.rules.checks_log();
+        if let Some(reason) = self.slots[slot].source.note_topic(topic_id).filter(|_| checks_log) {
+            return Err(RestoreError::Refused(reason));
         }
-        faults::pass("before_committed");
-        let told = watchdog.during("reading the committed offset", || self.committed(shard))?;
-        faults::pass("after_committed");
-        let tenant = &self.tenants[shard];
-        let extent = watchdog.during("reading the ends of the log", || self.links.group.extent(&tenant.part))?;
-        let committed = told.as_ref().map(|told| told.next);
-        if let Some(why) = tenant.disagreement(committed, extent).filter(|_| !Mutant::SkipIdentity.is_on()) {
-            return Err(Hindrance::Refused(why));
+        hooks::reached("before_committed");
+        let committed = watchdog.during("reading the committed offset", || self.committed(slot))?;
+        hooks::reached("after_committed");
+        let range = watchdog.during("reading the log's offsets", || self.log.group.log_range(&partition))?;
+        let next = committed.as_ref().map(|committed| committed.next);
+        if let Some(reason) = self.slots[slot].source.log_mismatch(next, range).filter(|_| checks_log) {
+            return Err(RestoreError::Refused(reason));
         }
-        let (mut owned, start) = match &told {
-            Some(told) => {
-                let ledger = watchdog.during("looking at the outputs", || self.ledger(shard, told))?;
-                self.resume(shard, told.next, ledger, extent, epoch)?
+        let restore = Restore { slot, range, epoch, started };
+        let (mut loaded, mut start) = match &committed {
+            Some(committed) => {
+                let ledger = watchdog.during("reading the outputs", || self.ledger(slot, committed))?;
+                self.resume(&restore, committed.next, ledger)?
             }
-            None => self.begin(shard, extent, epoch)?,
+            None => self.start_new(&restore)?,
         };
-        if Mutant::SkipReplay.is_on() && told.is_some() {
-            (owned.position, owned.expected) = (owned.committed, None);
+        if committed.is_some() && !self.log.rules.replays() {
+            (loaded.cursor.position, loaded.cursor.expected) = (loaded.cursor.committed, None);
+            start = loaded.cursor.committed;
         }
-        owned.began = began;
-        let tenant = &mut self.tenants[shard];
+        let slot = &mut self.slots[slot];
         tracing::info!(
-            shard = %tenant.id, committed = owned.committed.0, state = owned.shard.next().0, start = start.0,
-            "partition taken on"
+            shard = %slot.id, committed = loaded.cursor.committed.0, state = loaded.shard.next().0, start = start.0,
+            "partition state loaded"
         );
-        let start = if Mutant::SkipReplay.is_on() { owned.committed } else { start };
-        tenant.state = State::Owned(Box::new(owned));
-        self.notice_caught_up(shard);
+        slot.loaded = Some(Box::new(loaded));
         Ok(start)
     }
 
-    /// What the group has committed. A transaction that is never decided, because its producer is gone and the brokers lost
-    /// sight of it, is waited for until none can be open any more; from then on the outputs say what came of it.
-    fn committed(&self, shard: usize) -> Result<Option<CommittedOffset>, Fault> {
-        let tenant = &self.tenants[shard];
-        let fault = match self.links.group.committed(&tenant.part) {
+    /// The committed offset. If an open transaction is never decided, because its producer is gone and the brokers lost
+    /// track of it, the wait ends once no transaction can be open any more; then the outputs show what was committed.
+    fn committed(&self, slot: usize) -> Result<Option<CommittedOffset>, Fault> {
+        let PartitionSlot { id, source, .. } = &self.slots[slot];
+        let fault = match self.log.group.committed(&source.partition) {
             Err(fault) if fault.remedy == Remedy::Retry => fault,
-            told => return told,
+            result => return result,
         };
-        if tenant.tried_since.is_none_or(|since| since.elapsed() < proof::DECIDED_AFTER) {
+        if source.attempt.since.is_none_or(|since| since.elapsed() < output_ledger::DECISION_TIMEOUT) {
             return Err(fault);
         }
-        tracing::warn!(shard = %tenant.id, %fault, "not waiting any longer for a transaction that hangs");
-        kafka::committed_offset_ignoring_pending(&self.links.options.settings, &tenant.part, SHORT)
+        tracing::warn!(shard = %id, %fault, "a transaction hangs, reading the committed offset without it");
+        let settings = &self.log.options.settings;
+        kafka::committed_offset_ignoring_pending(settings, &source.partition, REQUEST_TIMEOUT)
     }
 
-    /// Ends what an earlier life of a producer left open in the outputs of its partitions and in the group's offsets.
-    /// Brokers have been seen to decide a transaction without saying so in every log: the next commit there would have
-    /// counted in what was given up, and nobody could read the offsets. What was committed and is given up here is
-    /// found missing, and emitted again ([`proof`](super::proof)).
-    fn close_former(&self, producer: &mut Producer) -> Result<(), Fault> {
-        let mine = || self.tenants.iter().filter(|tenant| tenant.stream.delivery == Delivery::ExactlyOnce);
-        producer.begin_transaction()?;
-        for (topic, partition) in mine().flat_map(|tenant| tenant.stream.outputs.places(&tenant.part)) {
-            // With a key, as compacted topics ask for it.
-            let key = Some(&b"ebb"[..]);
-            let nothing =
-                Output { topic, partition, key, payload: None, timestamp_ms: 0, source: None, headers: &[], tag: 0 };
-            producer.send(&nothing)?;
-        }
-        producer.flush()?;
-        let nowhere =
-            |tenant: &Tenant| Position { part: tenant.part.clone(), next: NextOffset(0), note: String::new() };
-        producer.send_offsets(&self.links.group, &mine().take(1).map(nowhere).collect::<Vec<_>>())?;
-        producer.abort_transaction()
-    }
-
-    /// The best state there is for what is committed, and where reading begins.
+    /// The best state for the committed offset, and where reading starts.
     fn resume(
         &mut self,
-        shard: usize,
+        restore: &Restore,
         committed: NextOffset,
-        ledger: Ledger,
-        extent: Extent,
-        epoch: u64,
-    ) -> Result<(Owned, NextOffset), Hindrance> {
-        let at_most = ledger.emit_from;
-        let kept = self.kept.remove(&shard).filter(|_| Mutant::KeepStateAfterAbort.is_on());
-        let tenant = &self.tenants[shard];
-        // An unreadable store means replay, never a wrong answer.
-        let local = tenant.load(&self.links.store, at_most).unwrap_or_else(|error| {
-            tracing::error!(shard = %tenant.id, error, "checkpoints cannot be read");
-            None
-        });
-        let found = self.better(shard, local, at_most);
-        if let Some(shard) = kept {
-            let owned = Owned::new(Found { shard, last: None, stored: None }, committed, ledger, epoch);
-            return Ok((owned, committed));
-        }
+        ledger: OutputLedger,
+    ) -> Result<(LoadedShard<KafkaCursor>, NextOffset), RestoreError> {
+        let Restore { slot, range, epoch, started } = *restore;
+        let limit = ledger.emit_from;
+        let found = self.checkpoint_or_snapshot(slot, limit);
+        let found = self.log.rules.state_to_restore(slot, found);
+        let id = &self.slots[slot].id;
         let Some(found) = found else {
-            let mut owned = Owned::new(self.empty(shard)?, committed, ledger, epoch);
-            owned.position = extent.first;
-            if extent.first > NextOffset(0) {
-                tracing::warn!(shard = %self.tenants[shard].id, from = extent.first.0, "no state: replaying what retention has left");
+            let mut loaded = self.empty_state(slot)?.load(committed, ledger, epoch, started);
+            loaded.cursor.position = range.start;
+            if range.start > NextOffset(0) {
+                tracing::warn!(shard = %id, from = range.start.0, "no state found, replaying the records that retention left");
             }
-            return Ok((owned, extent.first));
+            return Ok((loaded, range.start));
         };
-        let next = found.shard.next();
-        if next < extent.first && !Mutant::SkipIdentity.is_on() {
-            return Err(Hindrance::Refused(format!(
-                "the log of {} begins at {}, but the newest state reaches only to {}: retention removed the records \
-                 between; remove data_dir to replay what is left",
-                tenant.part, extent.first.0, next.0
+        let (next, checks_log) = (found.shard.next(), self.log.rules.checks_log());
+        if next < range.start && checks_log {
+            return Err(RestoreError::Refused(format!(
+                "the log of {} starts at {}, but the newest state ends at {}: retention deleted the records in between; \
+                 remove data_dir to replay what is left",
+                self.slots[slot].source.partition, range.start.0, next.0
             )));
         }
-        let mut owned = Owned::new(found, committed, ledger, epoch);
-        // A record that retention has removed cannot be looked at again.
-        owned.expected = owned.expected.filter(|mark| mark.offset >= extent.first.0 && !Mutant::SkipIdentity.is_on());
-        let start = owned.expected.map_or(next.max(extent.first), |mark| NextOffset(mark.offset));
-        Ok((owned, start))
+        let mut loaded = found.load(committed, ledger, epoch, started);
+        // A record that retention has deleted cannot be compared.
+        loaded.cursor.expected = loaded.cursor.expected.filter(|mark| mark.offset >= range.start.0 && checks_log);
+        let start = loaded.cursor.expected.map_or(next.max(range.start), |mark| NextOffset(mark.offset));
+        Ok((loaded, start))
     }
 
-    /// A state that another owner has left, when it saves much replaying.
-    fn better(&self, shard: usize, local: Option<Found>, at_most: NextOffset) -> Option<Found> {
-        let (tenant, options) = (&self.tenants[shard], &self.links.options);
+    /// The newest checkpoint, or a snapshot of another owner if that saves much replaying.
+    fn checkpoint_or_snapshot(&self, slot: usize, limit: NextOffset) -> Option<SavedState> {
+        let slot = &self.slots[slot];
+        let checkpoint_limit = self.log.rules.checkpoint_limit(limit);
+        // An unreadable store means replay, never a wrong answer.
+        let local = slot.load_checkpoint(&self.options.store, checkpoint_limit).unwrap_or_else(|error| {
+            tracing::error!(shard = %slot.id, error, "checkpoints cannot be read, replaying instead");
+            None
+        });
+        let options = &self.log.options;
         let Some(topic) = &options.snapshots else { return local };
         let reached = local.as_ref().map_or(0, |found| found.shard.next().0);
-        if reached + WORTH_READING >= at_most.0 {
+        if reached + MIN_REPLAY_FOR_SNAPSHOT >= limit.0 {
             return local;
         }
         let find = |identity| {
-            let found = snapshots::find(&options.settings, topic, &tenant.id, &identity, at_most);
-            found.unwrap_or_else(|fault| {
-                tracing::warn!(shard = %tenant.id, %fault, "snapshots not read");
+            snapshots::find(&options.settings, topic, &slot.id, &identity, limit).unwrap_or_else(|fault| {
+                tracing::warn!(shard = %slot.id, %fault, "the snapshot topic cannot be read, replaying instead");
                 None
             })
         };
-        let Some(snapshot) = tenant.identities().find_map(find).filter(|snapshot| snapshot.next.0 > reached) else {
+        let Some(snapshot) = slot.identities().find_map(find).filter(|snapshot| snapshot.next.0 > reached) else {
             return local;
         };
-        match tenant::decode(tenant.stream.plan.clone(), tenant.id.partition, &snapshot.bytes) {
+        match slot.decode(&snapshot.bytes) {
             Ok((shard, last)) => {
-                tracing::info!(shard = %tenant.id, next = snapshot.next.0, "taking the state of a former owner");
-                Some(Found { shard, last, stored: None })
+                tracing::info!(shard = %slot.id, next = snapshot.next.0, "using the snapshot of the previous owner");
+                Some(SavedState { shard, last, stored: None })
             }
             Err(error) => {
-                tracing::warn!(shard = %tenant.id, %error, "a snapshot cannot be used");
+                tracing::warn!(shard = %slot.id, %error, "snapshot not usable, replaying instead");
                 local
             }
         }
     }
 
-    /// The group knows no position: begin as configured.
-    fn begin(&mut self, shard: usize, extent: Extent, epoch: u64) -> Result<(Owned, NextOffset), Hindrance> {
-        let tenant = &self.tenants[shard];
-        // Deleting a topic deletes its offsets, and an idle group forgets them: to begin again would be a silent reset.
-        if let Ok(Some(found)) = tenant.load(&self.links.store, NextOffset(u64::MAX))
-            && !Mutant::SkipIdentity.is_on()
+    /// The group has no committed offset: start as configured.
+    fn start_new(&mut self, restore: &Restore) -> Result<(LoadedShard<KafkaCursor>, NextOffset), RestoreError> {
+        let Restore { slot, range, epoch, started } = *restore;
+        let PartitionSlot { source, .. } = &self.slots[slot];
+        let group = &self.log.options.settings.group;
+        // Deleting a topic deletes its offsets, and an idle group's offsets expire: starting over would lose state silently.
+        if let Ok(Some(found)) = self.slots[slot].load_checkpoint(&self.options.store, None)
+            && self.log.rules.checks_log()
         {
-            return Err(Hindrance::Refused(format!(
-                "the group {} has no offset for {}, but there is state up to {}: the topic was made anew, or the group \
-                 forgot its offsets; give it offsets, or remove data_dir to begin again",
-                self.links.options.settings.group,
-                tenant.part,
+            return Err(RestoreError::Refused(format!(
+                "the group {group} has no offset for {}, but there is state up to {}: the topic was recreated, or the \
+                 offsets expired; commit offsets for the group, or remove data_dir to start over",
+                source.partition,
                 found.shard.next().0
             )));
         }
-        let start = match self.links.options.beginning {
-            Beginning::Earliest => extent.first,
-            Beginning::Latest => extent.next,
-            Beginning::Refuse => {
-                return Err(Hindrance::Refused(format!(
-                    "the group {} has no offset for {}; set kafka.start to earliest or latest, or give it one",
-                    self.links.options.settings.group, self.tenants[shard].part
+        let start = match self.log.options.start {
+            StartPosition::Earliest => range.start,
+            StartPosition::Latest => range.end,
+            StartPosition::Refuse => {
+                return Err(RestoreError::Refused(format!(
+                    "the group {group} has no offset for {}; set kafka.start to earliest or latest, or commit one",
+                    source.partition
                 )));
             }
         };
-        let ledger = self.first_ledger(shard, start)?;
-        let mut owned = Owned::new(self.empty(shard)?, start, ledger, epoch);
-        (owned.position, owned.is_unknown) = (start, true);
-        Ok((owned, start))
+        let ledger = self.first_ledger(slot, start)?;
+        let mut loaded = self.empty_state(slot)?.load(start, ledger, epoch, started);
+        (loaded.cursor.position, loaded.cursor.is_new_to_group) = (start, true);
+        Ok((loaded, start))
     }
 
-    fn empty(&self, shard: usize) -> Result<Found, Hindrance> {
-        let tenant = &self.tenants[shard];
-        let made = Shard::new(tenant.stream.plan.clone(), tenant.id.partition);
-        let shard = made.map_err(|error| Hindrance::Refused(error.to_string()))?;
-        Ok(Found { shard, last: None, stored: None })
+    fn empty_state(&self, slot: usize) -> Result<SavedState, RestoreError> {
+        let PartitionSlot { id, plan, .. } = &self.slots[slot];
+        let shard = Shard::new(plan.clone(), id.partition).map_err(|error| RestoreError::Refused(error.to_string()))?;
+        Ok(SavedState { shard, last: None, stored: None })
     }
 
-    /// The producer of a kind of delivery; a transactional one has fenced its predecessor.
+    /// Opens the producer of a kind of delivery; a transactional one fences its predecessor.
     pub(super) fn require_producer(&mut self, delivery: Delivery) -> Result<(), Fault> {
-        let options = &self.links.options;
-        let made = match delivery {
-            Delivery::Nothing => return Ok(()),
-            _ if self.producers.contains_key(&delivery) => return Ok(()),
+        let options = &self.log.options;
+        let producer = match delivery {
+            Delivery::OffsetsOnly => return Ok(()),
+            _ if self.log.producers.contains_key(&delivery) => return Ok(()),
             Delivery::ExactlyOnce => {
-                faults::pass("before_fence");
-                let made = self.watchdog.during("fencing", || {
-                    Producer::transactional(&options.settings, &self.transactional_id, options.most_bytes)
-                });
-                faults::pass("after_fence");
-                let mut made = made?;
-                self.watchdog.during("closing outputs", || self.close_former(&mut made))?;
-                self.has_fenced = true;
-                made
+                hooks::reached("before_fence");
+                let (settings, id) = (&options.settings, &self.log.transactional_id);
+                let producer = self
+                    .log
+                    .watchdog
+                    .during("fencing", || Producer::transactional(settings, id, options.max_output_bytes));
+                hooks::reached("after_fence");
+                let mut producer = producer?;
+                self.log.watchdog.during("closing outputs", || self.abort_hanging(&mut producer))?;
+                self.log.has_fenced = true;
+                producer
             }
-            Delivery::AtLeastOnce => Producer::idempotent(&options.settings, options.most_bytes)?,
+            Delivery::AtLeastOnce => Producer::idempotent(&options.settings, options.max_output_bytes)?,
         };
-        self.producers.insert(delivery, made);
+        self.log.producers.insert(delivery, producer);
         Ok(())
+    }
+
+    /// Aborts a transaction over all outputs of the worker and the group's offsets. Brokers have been seen to decide a
+    /// transaction without writing the marker to every log: the next commit there would include what was aborted, and the
+    /// offsets could not be read. What was committed and is aborted here is found missing and emitted again
+    /// ([`output_ledger`]).
+    fn abort_hanging(&self, producer: &mut Producer) -> Result<(), Fault> {
+        let transactional =
+            || self.slots.iter().map(|slot| &slot.source).filter(|one| one.stream.delivery == Delivery::ExactlyOnce);
+        producer.begin_transaction()?;
+        for (topic, partition) in transactional().flat_map(|source| source.stream.outputs.partitions(&source.partition))
+        {
+            // With a key, because compacted topics require one.
+            let key = Some(&b"ebb"[..]);
+            let empty =
+                Output { topic, partition, key, payload: None, timestamp_ms: 0, source: None, headers: &[], tag: 0 };
+            producer.send(&empty)?;
+        }
+        producer.flush()?;
+        let offset = transactional().take(1).map(|source| OffsetCommit {
+            partition: source.partition.clone(),
+            next: NextOffset(0),
+            note: String::new(),
+        });
+        producer.send_offsets(&self.log.group, &offset.collect::<Vec<_>>())?;
+        producer.abort_transaction()
+    }
+}
+
+/// One attempt to restore a partition.
+#[derive(Debug, Clone, Copy)]
+struct Restore {
+    slot: usize,
+    range: LogRange,
+    epoch: Epoch,
+    started: Instant,
+}
+
+impl PartitionSlot<KafkaLog> {
+    fn load_checkpoint(
+        &self,
+        store: &crate::store::Store,
+        limit: Option<NextOffset>,
+    ) -> Result<Option<SavedState>, String> {
+        let loaded = self.load(store, limit, |bytes| self.decode(bytes))?.loaded;
+        Ok(loaded.map(|((shard, last), stored)| SavedState { shard, last, stored: Some(stored) }))
     }
 }

@@ -1,8 +1,8 @@
-//! States in a compacted topic, for whoever owns the partition next.
+//! The snapshot topic: states in a compacted topic, for the next owner of a partition.
 //!
-//! A snapshot is chunks and, last, a manifest that names their number and hash. Two slots take turns, so that one that
-//! is half written never replaces one that is whole. A snapshot says up to where it holds: a stale one costs time, never
-//! correctness. They are written outside of transactions: a dead writer leaves nothing open.
+//! A snapshot is a series of chunks followed by a manifest with their length and hash. Two keys alternate, so that an
+//! unfinished snapshot never replaces a complete one. A snapshot carries its next offset: an old one costs time, never
+//! correctness. They are written outside of transactions, so that a dead writer leaves none open.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -20,62 +20,62 @@ use ebb_sketch::codec::{CodecError, Reader, Writer};
 pub struct SnapshotTopic {
     pub name: String,
     pub partitions: u32,
-    /// How often each shard is written.
+    /// How often the snapshot of each shard is written.
     pub every: Duration,
 }
 
 const CHUNK_BYTES: usize = 512 << 10;
-const MOST_BYTES: usize = 900_000;
+const MAX_RECORD_BYTES: usize = 900_000;
 const KIND: ebb_sketch::codec::Kind = *b"ksnp";
 const VERSION: u16 = 1;
 const GENERATION: &str = "ebb-generation";
-/// The longest a new owner waits for the topic; then it replays.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Snapshots without a manifest that are kept in mind while reading.
-const MOST_UNFINISHED: usize = 3;
+/// Longest time a new owner reads the topic before it replays instead.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Unfinished snapshots that are kept in memory while reading.
+const MAX_UNFINISHED: usize = 3;
 /// The last part of a manifest's key.
 const MANIFEST: &str = "manifest";
 
-/// A state that was found.
+/// A snapshot read from the topic.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(super) struct StoredSnapshot {
     pub(super) next: NextOffset,
     pub(super) bytes: Vec<u8>,
 }
 
 /// Writes the snapshots of one worker.
 #[derive(Default)]
-pub(super) struct Snapshots {
+pub(super) struct SnapshotWriter {
     producer: Option<Producer>,
-    /// Numbers the snapshots of each shard in this process.
-    turns: BTreeMap<ShardId, u64>,
+    /// Number of snapshots of each shard that this process wrote.
+    written: BTreeMap<ShardId, u64>,
 }
 
-fn part_of(topic: &SnapshotTopic, shard: &ShardId) -> TopicPartition {
+fn partition_of(topic: &SnapshotTopic, shard: &ShardId) -> TopicPartition {
     TopicPartition { topic: topic.name.as_str().into(), partition: shard.partition % topic.partitions.max(1) }
 }
 
-impl Snapshots {
-    /// Queues a snapshot; it is written when the producer is drained, or later.
+impl SnapshotWriter {
+    /// Queues a snapshot; it is written in the background.
     pub(super) fn write(
         &mut self,
         settings: &Settings,
         topic: &SnapshotTopic,
-        about: (&ShardId, &CheckpointIdentity, NextOffset),
+        subject: (&ShardId, &CheckpointIdentity, NextOffset),
         bytes: &[u8],
     ) -> Result<(), Fault> {
-        let (shard, identity, next) = about;
+        let (shard, identity, next) = subject;
         let producer = match self.producer.take() {
             Some(producer) => producer,
-            None => Producer::idempotent(settings, MOST_BYTES)?,
+            None => Producer::idempotent(settings, MAX_RECORD_BYTES)?,
         };
         let producer = self.producer.insert(producer);
-        let turn = self.turns.entry(shard.clone()).or_default();
-        *turn += 1;
-        let (slot, hash) = (*turn % 2, blake3::hash(bytes));
-        let generation = blake3::hash(&[&next.0.to_be_bytes()[..], &turn.to_be_bytes(), hash.as_bytes()].concat());
+        let count = self.written.entry(shard.clone()).or_default();
+        *count += 1;
+        let (slot, hash) = (*count % 2, blake3::hash(bytes));
+        let generation = blake3::hash(&[&next.0.to_be_bytes()[..], &count.to_be_bytes(), hash.as_bytes()].concat());
         let name = CString::new(topic.name.as_str()).map_err(|error| Fault::new("producing", Remedy::End, error))?;
-        let partition = part_of(topic, shard).partition as i32;
+        let partition = partition_of(topic, shard).partition as i32;
         let mut send = |last: &str, payload: &[u8]| {
             let key = format!("{shard}/{slot}/{last}");
             let sent = producer.send(&Output {
@@ -91,7 +91,7 @@ impl Snapshots {
             match sent {
                 SendOutcome::Queued => Ok(()),
                 SendOutcome::TooLarge => {
-                    Err(Fault::new("producing", Remedy::Retry, "a chunk is larger than the topic takes"))
+                    Err(Fault::new("producing", Remedy::Retry, "a chunk is larger than the snapshot topic allows"))
                 }
             }
         };
@@ -101,12 +101,12 @@ impl Snapshots {
         send(MANIFEST, &encode(shard, identity, next, bytes))
     }
 
-    pub(super) fn serve(&self) {
+    pub(super) fn poll(&self) {
         self.producer.iter().for_each(Producer::poll);
     }
 
     /// Waits until everything is written.
-    pub(super) fn drain(&self) -> Result<(), Fault> {
+    pub(super) fn flush(&self) -> Result<(), Fault> {
         self.producer.as_ref().map_or(Ok(()), Producer::flush)
     }
 }
@@ -125,7 +125,7 @@ pub(super) fn encode(shard: &ShardId, identity: &CheckpointIdentity, next: NextO
     writer.seal()
 }
 
-pub(super) struct Manifest {
+pub(super) struct SnapshotManifest {
     next: NextOffset,
     length: u64,
     hash: [u8; 32],
@@ -136,7 +136,7 @@ pub(super) fn decode(
     shard: &ShardId,
     identity: &CheckpointIdentity,
     bytes: &[u8],
-) -> Result<Option<Manifest>, CodecError> {
+) -> Result<Option<SnapshotManifest>, CodecError> {
     let mut reader = Reader::open(KIND, VERSION, bytes)?;
     let is_shard = (reader.bytes()?, reader.u32()?) == (shard.stream.as_bytes(), shard.partition);
     let is_config = reader.raw(32)? == identity.config_hash;
@@ -146,27 +146,27 @@ pub(super) fn decode(
     let mut hash = [0; 32];
     hash.copy_from_slice(reader.raw(32)?);
     reader.finish()?;
-    Ok((is_shard && is_config && is_key && is_log).then_some(Manifest { next, length, hash }))
+    Ok((is_shard && is_config && is_key && is_log).then_some(SnapshotManifest { next, length, hash }))
 }
 
-/// The newest whole snapshot that is not ahead of `at_most`.
+/// The newest complete snapshot that is not ahead of `limit`.
 pub(super) fn find(
     settings: &Settings,
     topic: &SnapshotTopic,
     shard: &ShardId,
     identity: &CheckpointIdentity,
-    at_most: NextOffset,
-) -> Result<Option<Snapshot>, Fault> {
+    limit: NextOffset,
+) -> Result<Option<StoredSnapshot>, Fault> {
     let prefix = format!("{shard}/");
     let mut chunks: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-    let mut best: Option<Snapshot> = None;
-    let see = |read: TopicRecord<'_>| {
+    let mut best: Option<StoredSnapshot> = None;
+    let visit = |read: TopicRecord<'_>| {
         let Some(rest) = read.key.strip_prefix(prefix.as_bytes()) else { return };
         let (Some(payload), Some(at)) = (read.payload, rest.iter().position(|byte| *byte == b'/')) else { return };
         if &rest[at + 1..] != MANIFEST.as_bytes() {
             chunks.entry(read.header.to_vec()).or_default().push(payload.to_vec());
-            // Whatever gathers was never finished, or has lost parts to compaction.
-            if chunks.len() > MOST_UNFINISHED {
+            // Chunks that accumulate were never finished, or compaction removed some of them.
+            if chunks.len() > MAX_UNFINISHED {
                 chunks.retain(|generation, _| generation == read.header);
             }
             return;
@@ -174,18 +174,18 @@ pub(super) fn find(
         let bytes = chunks.remove(read.header).unwrap_or_default().concat();
         match decode(shard, identity, payload) {
             Ok(Some(manifest))
-                if manifest.next <= at_most
+                if manifest.next <= limit
                     && manifest.length == bytes.len() as u64
                     && manifest.hash == *blake3::hash(&bytes).as_bytes()
                     && best.as_ref().is_none_or(|best| best.next < manifest.next) =>
             {
-                best = Some(Snapshot { next: manifest.next, bytes });
+                best = Some(StoredSnapshot { next: manifest.next, bytes });
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(%shard, %error, "a snapshot cannot be read"),
+            Err(error) => tracing::warn!(%shard, %error, "snapshot not readable, trying another"),
         }
     };
-    read_partition(settings, &part_of(topic, shard), PATIENCE, see)?;
+    read_partition(settings, &partition_of(topic, shard), READ_TIMEOUT, visit)?;
     Ok(best)
 }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_serves_only_the_shard_and_the_configuration_it_was_written_for() {
+    fn manifest_is_only_valid_for_its_shard_and_configuration() {
         let shard = ShardId { stream: "clicks".into(), partition: 3 };
         let bytes = encode(&shard, &identity(), NextOffset(40), b"state");
         let read = decode(&shard, &identity(), &bytes).unwrap().unwrap();

@@ -78,6 +78,11 @@ impl<P, E> MembershipTracker<P, E> {
         self.pending.push_back(event);
     }
 
+    /// Whether events wait to be dealt with.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// The next event to deal with. `now` is the membership that the client has at this moment; `holds_any` says whether it
     /// holds partitions.
     pub fn next(&mut self, now: Option<Membership>, holds_any: bool) -> Option<GroupEvent<P, E>> {

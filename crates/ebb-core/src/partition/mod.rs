@@ -13,4 +13,4 @@ mod membership;
 mod state;
 
 pub use membership::{GroupEvent, Membership, MembershipTracker};
-pub use state::{Action, Epoch, PartitionEvent, PartitionState, Phase, Revocation};
+pub use state::{Actions, ConsumerAction, Epoch, PartitionEvent, PartitionState, Phase, Revocation, WorkerAction};

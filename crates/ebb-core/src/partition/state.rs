@@ -68,7 +68,7 @@ pub enum PartitionEvent {
     Positioned(Epoch),
     /// The consumer could not be positioned; the restore will be retried.
     PositionFailed(Epoch),
-    /// Everything up to the committed offset is folded.
+    /// Everything up to the committed offset is folded. May be reported before the consumer is positioned.
     CaughtUp(Epoch),
     /// Its log cannot be the one that its state belongs to.
     Refused(Arc<str>),
@@ -78,23 +78,36 @@ pub enum PartitionEvent {
     Released,
 }
 
-/// What has to be done next. `Restore`, `Drain` and `Discard` are for the worker that owns the shard; `Hold`, `Seek` and
-/// `Release` for the thread that polls the consumer.
+/// What the worker that owns the shard has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum WorkerAction {
     /// Load the state and report [`PartitionEvent::Restored`] or [`PartitionEvent::RestoreFailed`].
     Restore(Epoch),
     /// Commit what is folded, let go of the shard, and report [`PartitionEvent::Drained`].
     Drain,
     /// Let go of the shard without committing, and report [`PartitionEvent::Drained`].
     Discard,
+}
+
+/// What the thread that polls the consumer has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConsumerAction {
     /// Answer the group's assignment: hold the partition, and read from the offset if there is one. It is held even while
     /// it cannot be restored, because the group gives away what its members do not hold without telling them.
     Hold(Epoch, Option<NextOffset>),
     /// Read from the offset, and nothing that was fetched before.
     Seek(Epoch, NextOffset),
-    /// Let the consumer give it up.
+    /// Give up the partition.
     Release,
+}
+
+/// The actions that are outstanding. Each is returned until its outcome is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Actions {
+    /// For the worker that owns the shard.
+    pub worker: Option<WorkerAction>,
+    /// For the thread that polls the consumer.
+    pub consumer: Option<ConsumerAction>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +116,10 @@ enum Stage {
     /// The worker restores it, not before the given time.
     RestoreDue(Option<Instant>),
     /// Restored; the consumer has to be positioned.
-    PositionDue(NextOffset),
+    PositionDue {
+        start: NextOffset,
+        is_caught_up: bool,
+    },
     Replaying,
     Live,
     Draining(Revocation),
@@ -127,24 +143,25 @@ impl Default for PartitionState {
 
 impl PartitionState {
     /// Applies an event and returns what has to be done now.
-    pub fn step(&mut self, event: PartitionEvent, now: Instant) -> Option<Action> {
+    pub fn step(&mut self, event: PartitionEvent, now: Instant) -> Actions {
         match event {
             PartitionEvent::Assigned => self.begin(None),
             PartitionEvent::Revoked(revocation) => self.revoke(revocation),
             PartitionEvent::RolledBack => {
-                if matches!(self.stage, Stage::RestoreDue(_) | Stage::PositionDue(_) | Stage::Replaying | Stage::Live) {
+                if matches!(
+                    self.stage,
+                    Stage::RestoreDue(_) | Stage::PositionDue { .. } | Stage::Replaying | Stage::Live
+                ) {
                     self.begin(None);
                 }
             }
             PartitionEvent::Restored(epoch, start) if self.is_restoring(epoch) => {
-                self.stage = Stage::PositionDue(start);
+                self.stage = Stage::PositionDue { start, is_caught_up: false };
             }
             PartitionEvent::RestoreFailed(epoch) if self.is_restoring(epoch) => self.retry(now),
             PartitionEvent::Positioned(epoch) => self.positioned(epoch),
             PartitionEvent::PositionFailed(epoch) if epoch == self.epoch => self.retry(now),
-            PartitionEvent::CaughtUp(epoch) if epoch == self.epoch && self.stage == Stage::Replaying => {
-                self.stage = Stage::Live;
-            }
+            PartitionEvent::CaughtUp(epoch) if epoch == self.epoch => self.caught_up(),
             PartitionEvent::Refused(reason) => {
                 if !matches!(self.stage, Stage::Unassigned | Stage::Draining(_)) {
                     self.stage = Stage::Refused(reason);
@@ -162,20 +179,30 @@ impl PartitionState {
             | PartitionEvent::PositionFailed(_)
             | PartitionEvent::CaughtUp(_) => {}
         }
-        self.action(now)
+        self.actions(now)
     }
 
-    /// The action that is outstanding at `now`, if any. The same action is returned until its outcome is reported.
-    pub fn action(&self, now: Instant) -> Option<Action> {
-        match &self.stage {
-            Stage::RestoreDue(at) if at.is_none_or(|at| at <= now) => Some(Action::Restore(self.epoch)),
-            Stage::RestoreDue(_) if !self.is_held => Some(Action::Hold(self.epoch, None)),
-            Stage::PositionDue(start) if self.is_held => Some(Action::Seek(self.epoch, *start)),
-            Stage::PositionDue(start) => Some(Action::Hold(self.epoch, Some(*start))),
-            Stage::Draining(Revocation::Graceful) => Some(Action::Drain),
-            Stage::Draining(Revocation::Lost) => Some(Action::Discard),
-            Stage::Unassigned | Stage::Refused(_) if self.is_held => Some(Action::Release),
-            Stage::RestoreDue(_) | Stage::Unassigned | Stage::Refused(_) | Stage::Replaying | Stage::Live => None,
+    /// The actions that are outstanding at `now`.
+    pub fn actions(&self, now: Instant) -> Actions {
+        Actions { worker: self.worker_action(now), consumer: self.consumer_action() }
+    }
+
+    fn worker_action(&self, now: Instant) -> Option<WorkerAction> {
+        match self.stage {
+            Stage::RestoreDue(at) => at.is_none_or(|at| at <= now).then_some(WorkerAction::Restore(self.epoch)),
+            Stage::Draining(Revocation::Graceful) => Some(WorkerAction::Drain),
+            Stage::Draining(Revocation::Lost) => Some(WorkerAction::Discard),
+            Stage::Unassigned | Stage::PositionDue { .. } | Stage::Replaying | Stage::Live | Stage::Refused(_) => None,
+        }
+    }
+
+    fn consumer_action(&self) -> Option<ConsumerAction> {
+        match self.stage {
+            Stage::RestoreDue(_) => (!self.is_held).then_some(ConsumerAction::Hold(self.epoch, None)),
+            Stage::PositionDue { start, .. } if self.is_held => Some(ConsumerAction::Seek(self.epoch, start)),
+            Stage::PositionDue { start, .. } => Some(ConsumerAction::Hold(self.epoch, Some(start))),
+            Stage::Unassigned | Stage::Refused(_) => self.is_held.then_some(ConsumerAction::Release),
+            Stage::Replaying | Stage::Live | Stage::Draining(_) => None,
         }
     }
 
@@ -191,7 +218,7 @@ impl PartitionState {
     pub fn phase(&self) -> Phase {
         match self.stage {
             Stage::Unassigned => Phase::Unassigned,
-            Stage::RestoreDue(_) | Stage::PositionDue(_) => Phase::Restoring,
+            Stage::RestoreDue(_) | Stage::PositionDue { .. } => Phase::Restoring,
             Stage::Replaying => Phase::Replaying,
             Stage::Live => Phase::Live,
             Stage::Draining(_) => Phase::Draining,
@@ -222,11 +249,16 @@ impl PartitionState {
         matches!(self.stage, Stage::Replaying | Stage::Live).then_some(self.epoch)
     }
 
+    /// Whether [`PartitionEvent::CaughtUp`] was reported under this epoch.
+    pub fn has_caught_up(&self, epoch: Epoch) -> bool {
+        epoch == self.epoch && matches!(self.stage, Stage::Live | Stage::PositionDue { is_caught_up: true, .. })
+    }
+
     /// Whether state that was restored under `epoch` may be committed.
     pub fn may_commit(&self, epoch: Epoch) -> bool {
         let is_owner = matches!(
             self.stage,
-            Stage::PositionDue(_) | Stage::Replaying | Stage::Live | Stage::Draining(Revocation::Graceful)
+            Stage::PositionDue { .. } | Stage::Replaying | Stage::Live | Stage::Draining(Revocation::Graceful)
         );
         is_owner && epoch == self.epoch
     }
@@ -248,8 +280,19 @@ impl PartitionState {
     fn positioned(&mut self, epoch: Epoch) {
         // Even an outdated report says that the consumer holds the partition now.
         self.is_held = true;
-        if epoch == self.epoch && matches!(self.stage, Stage::PositionDue(_)) {
-            (self.stage, self.retry_delay) = (Stage::Replaying, Duration::ZERO);
+        if epoch == self.epoch
+            && let Stage::PositionDue { is_caught_up, .. } = self.stage
+        {
+            self.stage = if is_caught_up { Stage::Live } else { Stage::Replaying };
+            self.retry_delay = Duration::ZERO;
+        }
+    }
+
+    fn caught_up(&mut self) {
+        match &mut self.stage {
+            Stage::PositionDue { is_caught_up, .. } => *is_caught_up = true,
+            Stage::Replaying => self.stage = Stage::Live,
+            Stage::Unassigned | Stage::RestoreDue(_) | Stage::Live | Stage::Draining(_) | Stage::Refused(_) => {}
         }
     }
 

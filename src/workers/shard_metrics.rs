@@ -1,21 +1,21 @@
-//! The figures of a shard as metrics, for as long as it is here.
+//! Metrics of shards, for as long as this instance owns them.
 
 use crate::metrics::{Metrics, ShardMetrics};
 use crate::store::ShardId;
-use ebb_core::{AggregateStatus, Basis, Plan, Refusal, ShardStatus};
+use ebb_core::{AggregateStatus, Basis, Outcome, Plan, Reason, Refusal, ShardStatus, Verdict, VerdictCounts};
 
-/// What is known of a shard.
-pub(super) struct Report<'a> {
+/// Figures of a shard.
+pub(super) struct ShardFigures<'a> {
     pub(super) id: &'a ShardId,
     pub(super) status: &'a ShardStatus,
-    /// Records that are not folded yet; unknown while the end of the log is.
+    /// Records that are not folded yet, if the end of the log is known.
     pub(super) lag: Option<u64>,
-    /// Of the newest record.
+    /// Timestamp of the newest record.
     pub(super) timestamp_ms: Option<i64>,
 }
 
-pub(super) fn report(report: &Report<'_>, metrics: &Metrics) {
-    let Report { id, status, lag, timestamp_ms } = report;
+pub(super) fn report(figures: &ShardFigures<'_>, metrics: &Metrics) {
+    let ShardFigures { id, status, lag, timestamp_ms } = figures;
     let (shards, partition) = (&metrics.shards, id.partition.to_string());
     let labels = [id.stream.as_str(), partition.as_str()];
     shards.fill.with_label_values(&labels).set(status.fill);
@@ -56,8 +56,8 @@ fn report_aggregate([stream, partition]: [&str; 2], status: &AggregateStatus, sh
     }
 }
 
-/// A shard that is no longer here has no figures: stale ones would look like a shard that stands still.
-pub(super) fn forget(id: &ShardId, plan: &Plan, metrics: &Metrics) {
+/// Removes the metrics of a shard that moved away: stale values would look like a shard that is stuck.
+pub(super) fn remove(id: &ShardId, plan: &Plan, metrics: &Metrics) {
     let (shards, partition) = (&metrics.shards, id.partition.to_string());
     let labels = [id.stream.as_str(), partition.as_str()];
     let whole = [
@@ -69,16 +69,16 @@ pub(super) fn forget(id: &ShardId, plan: &Plan, metrics: &Metrics) {
         &shards.state_bytes,
     ];
     let real = [&shards.event_time, &shards.clock_skew, &shards.fill, &shards.false_duplicates];
-    // An error means that the figure was never told.
+    // An error means that the value was never set.
     whole.into_iter().chain([&metrics.checkpoint_bytes]).for_each(|gauges| drop(gauges.remove_label_values(&labels)));
     let real = real.into_iter().chain([&shards.calibration_error, &metrics.checkpoint_time]);
     real.for_each(|gauges| drop(gauges.remove_label_values(&labels)));
     for name in plan.aggregates.iter().map(|aggregate| aggregate.name()) {
-        forget_aggregate([labels[0], labels[1], name], shards);
+        remove_aggregate([labels[0], labels[1], name], shards);
     }
 }
 
-fn forget_aggregate(labels: [&str; 3], shards: &ShardMetrics) {
+fn remove_aggregate(labels: [&str; 3], shards: &ShardMetrics) {
     let gauges = [
         &shards.aggregate_events,
         &shards.aggregate_keys,
@@ -90,5 +90,31 @@ fn forget_aggregate(labels: [&str; 3], shards: &ShardMetrics) {
     gauges.into_iter().for_each(|gauges| drop(gauges.remove_label_values(&labels)));
     for refusal in Refusal::ALL {
         drop(shards.aggregate_refused.remove_label_values(&[labels[0], labels[1], labels[2], refusal.name()]));
+    }
+}
+
+/// Counts verdicts and bases, once per batch.
+pub(super) fn count_outcomes<'a>(stream: &str, outcomes: impl Iterator<Item = &'a Outcome>, metrics: &Metrics) {
+    let (mut verdicts, mut bases) = (VerdictCounts::default(), [0; Basis::ALL.len()]);
+    for outcome in outcomes {
+        verdicts.add(outcome.verdict);
+        if let Some(answer) = &outcome.answer {
+            bases[answer.basis as usize] += 1;
+        }
+    }
+    let named = [Verdict::Unique, Verdict::Duplicate, Verdict::Late].into_iter().zip([
+        verdicts.unique,
+        verdicts.duplicate,
+        verdicts.late,
+    ]);
+    for (verdict, count) in named.filter(|(_, count)| *count > 0) {
+        metrics.events.with_label_values(&[stream, verdict.name()]).inc_by(count);
+    }
+    for reason in Reason::ALL.into_iter().filter(|reason| verdicts.rejected(*reason) > 0) {
+        metrics.rejected.with_label_values(&[stream, reason.name()]).inc_by(verdicts.rejected(reason));
+        metrics.events.with_label_values(&[stream, "rejected"]).inc_by(verdicts.rejected(reason));
+    }
+    for (basis, count) in Basis::ALL.into_iter().zip(bases).filter(|(_, count)| *count > 0) {
+        metrics.decisions.with_label_values(&[stream, basis.name()]).inc_by(count);
     }
 }
