@@ -117,7 +117,7 @@ impl Decay {
     pub fn rate(&self) -> Option<f64> {
         match self.0 {
             DecayForm::Exponential { rate } => Some(rate),
-            _ => None,
+            DecayForm::Window { .. } | DecayForm::Polynomial { .. } | DecayForm::Table { .. } => None,
         }
     }
 
@@ -125,7 +125,7 @@ impl Decay {
     pub fn width(&self) -> Option<u64> {
         match self.0 {
             DecayForm::Window { width } => Some(width),
-            _ => None,
+            DecayForm::Exponential { .. } | DecayForm::Polynomial { .. } | DecayForm::Table { .. } => None,
         }
     }
 
@@ -133,7 +133,7 @@ impl Decay {
     pub fn power(&self) -> Option<(f64, f64)> {
         match self.0 {
             DecayForm::Polynomial { alpha, unit } => Some((alpha, unit)),
-            _ => None,
+            DecayForm::Window { .. } | DecayForm::Exponential { .. } | DecayForm::Table { .. } => None,
         }
     }
 

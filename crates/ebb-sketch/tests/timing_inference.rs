@@ -38,8 +38,8 @@ fn learned_prior() -> ReusePrior {
     let mut prior = ReusePrior::new(ReuseSpec::new(100, 64).unwrap());
     let mut random = Random::new(3);
     for _ in 0..2000 {
-        let past = if random.below(4) == 0 { LastSighting::Never } else { LastSighting::Age(random.below(700)) };
-        prior.record_sighting(past, None);
+        let last = if random.below(4) == 0 { LastSighting::Never } else { LastSighting::Age(random.below(700)) };
+        prior.record_sighting(last, None);
     }
     prior
 }

@@ -209,7 +209,7 @@ fn frequency_counters_replay_the_vectors_to_the_cell() {
         basic.advance(length as i64);
         each.advance(length as i64);
         all.advance(length as i64);
-        let cells = |held: &dyn Fn(u64) -> u64| (0..whole(case, "m")).map(held).collect::<Vec<u64>>();
+        let cells = |value: &dyn Fn(u64) -> u64| (0..whole(case, "m")).map(value).collect::<Vec<u64>>();
         assert_eq!(cells(&|cell| basic.cell_value(cell)), wholes(case, "btbf"));
         assert_eq!(cells(&|cell| each.cell_value(cell)), wholes(case, "otbf_each"));
         assert_eq!(cells(&|cell| all.cell_value(cell)), wholes(case, "otbf_all"));

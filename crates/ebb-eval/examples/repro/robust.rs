@@ -1,5 +1,5 @@
 //! The accuracy and space of the duplicate- and order-insensitive sketches on a web-server stream, as in the paper's
-//! experiment: 400,000 requests at 374 a second, a quarter of them repeats, most out of order, 30 hash seeds.
+//! experiment: 400,000 requests at 374 per second, a quarter of them repeats, most of them out of order, 30 hash seeds.
 //!
 //! The stream is synthetic and uses another generator than the reference, so figures differ as between two runs: root mean
 //! squares over 30 seeds are accurate to about a quarter.
@@ -194,7 +194,7 @@ fn publish_sums(errors: &[Vec<Errors>]) {
             let seeds = || errors[index].iter().map(|seed| seed.sums[sum]);
             let tau = constant * 400;
             let measured = rms(seeds());
-            let most = seeds().fold(0.0, |most: f64, error| most.max(error.abs()));
+            let max_error = seeds().fold(0.0, |max_error: f64, error| max_error.max(error.abs()));
             let within = seeds().filter(|error| error.abs() <= EPSILON).count();
             let bound = (2.0 / f64::from(tau)).sqrt();
             let reference = REFERENCE_MAX.get(sum).map(|rows| rows[index]);
@@ -204,11 +204,11 @@ fn publish_sums(errors: &[Vec<Errors>]) {
                 constant.to_string(),
                 tau.to_string(),
                 format!("{measured:.4}"),
-                format!("{most:.4}"),
+                format!("{max_error:.4}"),
                 format!("{within}/{SEEDS}"),
                 format!("{:.2}", measured / bound),
                 shown(REFERENCE_RMS[sum][index].map(|rms| rms.to_string())),
-                shown(reference.map(|(most, _)| most.to_string())),
+                shown(reference.map(|(max_error, _)| max_error.to_string())),
                 shown(reference.map(|(_, within)| format!("{within}/30"))),
             ]);
             points.push((f64::from(*constant).log2(), measured));
@@ -238,17 +238,17 @@ fn publish_space(errors: &[Vec<Errors>]) {
     let mean = |seeds: &[Errors], of: fn(&Errors) -> f64| seeds.iter().map(of).sum::<f64>() / seeds.len() as f64;
     let (mut nodes, mut elements) = (Vec::new(), Vec::new());
     for (index, (constant, seeds)) in CONSTANTS.iter().zip(errors).enumerate() {
-        let (held, stored) = (mean(seeds, |seed| seed.nodes), mean(seeds, |seed| seed.distinct));
+        let (held_nodes, stored) = (mean(seeds, |seed| seed.nodes), mean(seeds, |seed| seed.distinct));
         let (reference_nodes, reference_elements) = REFERENCE_NODES[index];
         table.row([
             constant.to_string(),
-            format!("{held:.0}"),
+            format!("{held_nodes:.0}"),
             format!("{stored:.0}"),
             reference_nodes.to_string(),
             reference_elements.to_string(),
             PAPER_NODES[index].to_string(),
         ]);
-        nodes.push((f64::from(*constant), held));
+        nodes.push((f64::from(*constant), held_nodes));
         elements.push((f64::from(*constant), stored));
     }
     table.publish();

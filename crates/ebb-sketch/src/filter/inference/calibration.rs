@@ -3,6 +3,7 @@
 //! Predictions are sorted into ten bins. If the mean prediction of a bin and the observed frequency differ by more than
 //! [`TOLERANCE`], posteriors are not trusted and the filter's own answer is used. The record decays, so that trust returns
 //! once predictions come true again.
+
 use crate::codec::{CodecError, Kind, Reader, Writer};
 
 /// The largest accepted difference between mean prediction and observed frequency.

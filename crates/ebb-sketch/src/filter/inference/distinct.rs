@@ -3,6 +3,7 @@
 //! The filter does not need these, because its own histogram is more precise ([`TimingFilter::likelihood`]). They exist so
 //! that the papers' equations, printed and corrected, can be compared on the same streams. [`DistinctModel`] also serves
 //! sizing, where no histogram exists yet.
+
 use libm::{exp, expm1, log, log1p};
 use thiserror::Error;
 

@@ -180,7 +180,7 @@ impl InferentialFilter {
     fn shifted_to(&self, likelihood: AgeLikelihood, time_ms: i64) -> AgeLikelihood {
         let behind = match (self.filter.spec().clock(), self.filter.now()) {
             (ClockSpec::Time { .. }, Some(now)) => now.saturating_sub(time_ms).max(0) as f64,
-            _ => 0.0,
+            (ClockSpec::Time { .. }, None) | (ClockSpec::Count { .. }, _) => 0.0,
         };
         let end = likelihood.from + likelihood.length - behind;
         let from = (likelihood.from - behind).max(0.0);
@@ -220,7 +220,7 @@ impl InferentialFilter {
         let most_probable = (0..=oldest).max_by(|a, b| blocks[usize::from(*a)].total_cmp(&blocks[usize::from(*b)]));
         let beginning = match (unit, &self.prior) {
             (AgeUnit::Clock, PriorState::Learned(learned)) => learned.reuse.curve(None).horizon(),
-            _ => self.filter.total_arrivals() as f64,
+            (AgeUnit::Clock, PriorState::Constant(_)) | (AgeUnit::Arrivals, _) => self.filter.total_arrivals() as f64,
         };
         Explanation {
             answer: self.answer(question, reading),

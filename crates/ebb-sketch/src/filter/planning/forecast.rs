@@ -43,7 +43,7 @@ pub enum TrafficModelError {
     #[error("a window must hold a finite number of at least 1 event, not {requested}; the nearest is {nearest}")]
     Arrivals { requested: f64, nearest: f64 },
     #[error("the share of distinct items must lie above 0 and be at most 1, not {requested}; the nearest is {nearest}")]
-    DistinctModel { requested: f64, nearest: f64 },
+    Distinct { requested: f64, nearest: f64 },
 }
 
 impl TrafficModel {
@@ -53,7 +53,7 @@ impl TrafficModel {
             return Err(TrafficModelError::Arrivals { requested: arrivals, nearest: 1.0 });
         }
         if !(distinct > 0.0 && distinct <= 1.0) {
-            return Err(TrafficModelError::DistinctModel {
+            return Err(TrafficModelError::Distinct {
                 requested: distinct,
                 nearest: if distinct > 1.0 { 1.0 } else { 0.01 },
             });
@@ -138,13 +138,13 @@ impl Forecast {
 
     /// The filter's own answer, which misses nothing.
     pub fn standard(&self, penalties: &Penalties) -> ExpectedErrors {
-        self.expect(penalties, |_| true)
+        self.evaluate(penalties, |_| true)
     }
 
     /// Decisions by posterior.
     pub fn posterior(&self, penalties: &Penalties) -> ExpectedErrors {
         let (false_duplicate, missed) = (penalties.false_duplicate(), penalties.missed_duplicate());
-        self.expect(penalties, |reading| false_duplicate * reading.outside <= missed * reading.inside)
+        self.evaluate(penalties, |reading| false_duplicate * reading.outside <= missed * reading.inside)
     }
 
     /// No filter: every repeat is missed.
@@ -153,7 +153,7 @@ impl Forecast {
         ExpectedErrors { false_duplicates: 0.0, missed_duplicates: self.repeats, penalty }
     }
 
-    fn expect(&self, penalties: &Penalties, is_duplicate: impl Fn(&ReadingProbability) -> bool) -> ExpectedErrors {
+    fn evaluate(&self, penalties: &Penalties, is_duplicate: impl Fn(&ReadingProbability) -> bool) -> ExpectedErrors {
         let mut expected = ExpectedErrors::default();
         for reading in &self.readings {
             if is_duplicate(reading) {
@@ -287,7 +287,7 @@ mod tests {
             let error = TrafficModel::new(arrivals, distinct).unwrap_err();
             let nearest = match error {
                 TrafficModelError::Arrivals { nearest, .. } => TrafficModel::new(nearest, 1.0),
-                TrafficModelError::DistinctModel { nearest, .. } => TrafficModel::new(1e6, nearest),
+                TrafficModelError::Distinct { nearest, .. } => TrafficModel::new(1e6, nearest),
             };
             assert!(nearest.is_ok(), "{arrivals} {distinct}");
         }

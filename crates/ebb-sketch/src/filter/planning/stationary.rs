@@ -225,7 +225,7 @@ impl StationaryDistribution {
 fn through(row: &[f64], transitions: &[Vec<f64>]) -> Vec<f64> {
     let mut out = vec![0.0; row.len()];
     for (weight, next) in row.iter().zip(transitions).filter(|(weight, _)| **weight > 0.0) {
-        out.iter_mut().zip(next).for_each(|(sum, chance)| *sum += weight * chance);
+        out.iter_mut().zip(next).for_each(|(sum, probability)| *sum += weight * probability);
     }
     out
 }

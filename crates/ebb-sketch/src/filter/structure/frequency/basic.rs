@@ -3,6 +3,7 @@
 //! The paper's basic method, with `fraction_bits` fractional bits and every decay rounded up: a counter is never too low,
 //! and rounding makes it too high by less than 2^-fraction_bits / (1 − λ). A counter that overflows is marked, and an item
 //! with only marked cells gets a lower bound. Every epoch costs a pass over all counters; [`super::forward`] does not.
+
 use super::epochs::{EpochClock, EpochSpec};
 use super::lost::LostIncrements;
 use super::rounding::DecayFactor;

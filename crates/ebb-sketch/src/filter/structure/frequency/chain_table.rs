@@ -1,4 +1,5 @@
 //! Maps a cell to the first node of its chain: a fixed-size hash table with linear probing and a fixed hash.
+
 use crate::random::mix;
 
 const EMPTY: u32 = u32::MAX;

@@ -3,6 +3,7 @@
 //! The value of a cell is Σ digit_j · base^j. Nodes are allocated before lower digits are written, so that a value without
 //! room becomes as large as its digits allow, and the difference is returned. Every node is free or in exactly one chain.
 //! Which node a chain uses is not part of the state; values are.
+
 use super::chain_table::ChainTable;
 use super::rounding::DecayFactor;
 use crate::codec::{CodecError, Reader, Writer};
@@ -184,7 +185,7 @@ impl DigitArray {
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>, cells: u64, width: CellWidth, pool: u32) -> Result<Self, CodecError> {
-        let invalid = |why: &str| CodecError::invalid("digits", why);
+        let invalid = |reason: &str| CodecError::invalid("digits", reason);
         let peak = reader.varint()?;
         let first = CellMemory::copied(reader.raw(width.bytes_for(cells))?);
         let excess = cells..first.len() as u64 * 8 / u64::from(width.bits());

@@ -3,6 +3,7 @@
 //! An observation of epoch e counts λ^(E − e) once the clock has reached epoch E, as if it had happened at the end of its
 //! epoch. Answers are scaled by λ^(now − end of E): never below the true decay of any observation, and above it by at most
 //! a factor 1/λ.
+
 use super::rounding::{DecayFactor, power_up};
 use crate::codec::{CodecError, Reader, Writer};
 use crate::filter::parameter::{ParameterError, check_range};

@@ -4,6 +4,7 @@
 //! is free, except that every few hundred half-lives the landmark moves and all cells are divided by a power of two.
 //! Guarantee: an answer is never below the true decayed count, whatever the order of times. Weights, sums and answers are
 //! rounded up, divisions are exact or rounded up, and other items only add.
+
 use super::DecayedCount;
 use super::rounding::{add_up, inverse_up, power_up};
 use crate::codec::{CodecError, Kind, Reader, Writer};

@@ -3,6 +3,7 @@
 //! A marked cell may be too low; an unmarked one never is. An item with one unmarked cell still gets an upper bound; only
 //! if all its cells are marked is the answer a lower bound. The deficit decays like the counters; once it is at most one
 //! unit, every marked cell is raised by one unit and unmarked.
+
 use super::rounding::{DecayFactor, add_up};
 use crate::codec::{CodecError, Reader, Writer};
 
@@ -77,14 +78,14 @@ impl LostIncrements {
         for _ in 0..reader.count(1)? {
             let cell = reader.varint()?;
             if cell < next_cell || cell >= cells {
-                return Err(CodecError::invalid("lost", "marks out of order"));
+                return Err(CodecError::invalid("lost increments", "marks out of order"));
             }
             lost.mark(cell, cells);
             next_cell = cell + 1;
         }
         let has_deficit = lost.deficit.is_finite() && lost.deficit > 0.0;
         if has_deficit != (lost.marked > 0) || (!has_deficit && lost.deficit.to_bits() != 0) {
-            return Err(CodecError::invalid("lost", "the deficit does not match the marks"));
+            return Err(CodecError::invalid("lost increments", "the deficit does not match the marks"));
         }
         Ok(lost)
     }

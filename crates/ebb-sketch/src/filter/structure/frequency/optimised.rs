@@ -4,6 +4,7 @@
 //! full digit stays as it is while another cell of the item has room: that cell is the minimum and gives the answer. This
 //! needs fewer digits and never answers higher. When the pool is exhausted the cell is marked, and an item with only
 //! marked cells gets a lower bound.
+
 use super::digit_array::DigitArray;
 use super::epochs::{EpochClock, EpochSpec};
 use super::lost::LostIncrements;

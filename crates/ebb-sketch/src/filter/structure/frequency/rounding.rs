@@ -2,6 +2,7 @@
 //!
 //! A count may be too high, never too low, so every operation on the way to an answer rounds up: powers of two
 //! ([`power_up`]), sums ([`add_up`]), and the decay of integer counters ([`DecayFactor`]).
+
 use crate::filter::parameter::{ParameterError, check_range};
 
 /// Relative margin added to a power, per unit of its exponent and once more.

@@ -177,11 +177,11 @@ impl TimingFilter {
             6 => self.read_nibbles::<6>(item),
             7 => self.read_nibbles::<7>(item),
             8 => self.read_nibbles::<8>(item),
-            _ => self.read_anywhere(item),
+            _ => self.read_general(item),
         }
     }
 
-    fn read_anywhere(&self, item: Fingerprint) -> Reading {
+    fn read_general(&self, item: Fingerprint) -> Reading {
         let cells = self.item_cells(item);
         let ages = cells.as_slice().iter().map(|&cell| self.ages[usize::from(self.cells.get(cell))]);
         let (oldest, count) = ages.fold((0, 0), older);
@@ -227,12 +227,12 @@ impl TimingFilter {
             6 => self.insert_nibbles::<6>(item, age, stamp),
             7 => self.insert_nibbles::<7>(item, age, stamp),
             8 => self.insert_nibbles::<8>(item, age, stamp),
-            _ => self.insert_anywhere(item, age, stamp),
+            _ => self.insert_general(item, age, stamp),
         }
         true
     }
 
-    fn insert_anywhere(&mut self, item: Fingerprint, age: u8, stamp: u8) {
+    fn insert_general(&mut self, item: Fingerprint, age: u8, stamp: u8) {
         for &cell in self.item_cells(item).as_slice() {
             let old = self.cells.get(cell);
             if self.ages[usize::from(old)] > age {
