@@ -1,26 +1,26 @@
-//! Arguments to configuration to the service to an exit status.
+//! The binary: parses arguments, runs the command and maps errors to exit statuses.
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use ebb::cli::{self, Arguments, Command, Refused};
+use ebb::cli::{self, Arguments, CliCommand, InvalidConfig};
 use ebb::config::Config;
 use ebb::{app, telemetry};
 
-/// Records are freed by other threads than took them, here and in librdkafka, which gets this allocator too. The system's
-/// own gives the memory of every transaction back to the kernel, and faults it in again for the next.
+/// Records are freed by other threads than those that allocated them, also in librdkafka, which uses this allocator too.
+/// The system's allocator returns the memory of every transaction to the kernel, which costs page faults in the next one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Wrong usage or configuration; clap leaves with the same.
-const REFUSED: u8 = 2;
+/// Exit status for invalid usage or configuration; clap uses the same.
+const INVALID_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<Refused>() => {
+        Err(error) if error.is::<InvalidConfig>() => {
             eprintln!("{error}");
-            ExitCode::from(REFUSED)
+            ExitCode::from(INVALID_USAGE)
         }
         Err(error) => {
             eprintln!("ebb: {error:#}");
@@ -29,26 +29,26 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: CliCommand) -> anyhow::Result<()> {
     match command {
-        Command::Serve(source) => {
+        CliCommand::Serve(source) => {
             let config = source.load()?;
             telemetry::start(&config.log)?;
             app::serve(config)
         }
         #[cfg(feature = "eval")]
-        Command::Eval(eval) => eval.run(),
-        Command::Health(source) => app::health(&source.load()?),
-        Command::Demo(demo) => app::demo(demo.into()),
-        Command::Produce(produce) => app::produce(&produce.into()),
-        Command::Check(source) => {
+        CliCommand::Eval(arguments) => arguments.run(),
+        CliCommand::Health(source) => app::health(&source.load()?),
+        CliCommand::Demo(arguments) => app::demo(arguments.into()),
+        CliCommand::Produce(arguments) => app::produce(&arguments.into()),
+        CliCommand::Check(source) => {
             let config: Config = source.load()?;
             Ok(cli::print(&format!("{}: ok\n{}", source.name(), config.summary()))?)
         }
-        Command::Config(show) => Ok(cli::print(&show.text()?)?),
-        Command::Ask(asking) => asking.run(),
-        Command::Plan(planning) => Ok(cli::print(&planning.text()?)?),
-        Command::Metrics(catalog) => Ok(cli::print(&catalog.text())?),
-        Command::Completions(completions) => Ok(cli::print(&completions.text())?),
+        CliCommand::Config(arguments) => Ok(cli::print(&arguments.text()?)?),
+        CliCommand::Ask(arguments) => arguments.run(),
+        CliCommand::Plan(arguments) => Ok(cli::print(&arguments.text()?)?),
+        CliCommand::Metrics(arguments) => Ok(cli::print(&arguments.text())?),
+        CliCommand::Completions(arguments) => Ok(cli::print(&arguments.text())?),
     }
 }

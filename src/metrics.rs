@@ -1,20 +1,19 @@
-//! Every metric of the service, declared once: what is exported and what `ebb metrics` documents come from here. Labels
-//! come from closed sets only: streams, partitions, aggregates, verdicts, reasons, routes. Names of items and keys never
-//! become labels.
+//! Every metric of the service, declared once, both for export and for the reference that `ebb metrics` prints. The values of
+//! labels are bounded: streams, partitions, aggregates, verdicts, reasons, routes. Items and keys are never labels.
 
 mod declare;
 
 pub use declare::{MetricDescription, MetricKind};
 
-use declare::Declare;
+use declare::MetricBuilder;
 use prometheus::{
     Encoder, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
 
-const SHARD: [&str; 2] = ["stream", "partition"];
-const AGGREGATE: [&str; 3] = ["stream", "partition", "aggregate"];
+const SHARD_LABELS: [&str; 2] = ["stream", "partition"];
+const AGGREGATE_LABELS: [&str; 3] = ["stream", "partition", "aggregate"];
 
-/// All metrics, shared by reference.
+/// All metrics. Clones share the same values.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Registry,
@@ -50,7 +49,7 @@ pub struct Metrics {
     pub http_reload_failures: IntCounterVec,
 }
 
-/// What is told of a shard by the instance that owns it.
+/// The metrics of a shard, exported by the instance that owns it.
 #[derive(Debug, Clone)]
 pub struct ShardMetrics {
     pub lag: IntGaugeVec,
@@ -81,80 +80,78 @@ impl Default for Metrics {
 
 impl Metrics {
     pub fn new() -> Self {
-        Self::declare(&Declare::new())
+        Self::declare(&MetricBuilder::new())
     }
 
-    /// Every metric with its type, labels, unit and meaning, in the order of declaration.
+    /// Every metric with its type, labels, unit and meaning, in declaration order.
     pub fn describe() -> Vec<MetricDescription> {
-        let d = Declare::new();
-        Self::declare(&d);
-        d.described()
+        let builder = MetricBuilder::new();
+        Self::declare(&builder);
+        builder.descriptions()
     }
 
-    fn declare(d: &Declare) -> Self {
-        d.info("build_info", "Always 1; the version is a label.", ("version", env!("CARGO_PKG_VERSION")));
+    fn declare(builder: &MetricBuilder) -> Self {
+        builder.info("build_info", "Always 1; the label contains the version.", ("version", env!("CARGO_PKG_VERSION")));
         Self {
-            ready: d.gauge("ready", "1 when every shard is restored and answers."),
-            events: d.counters("events_total", "Records folded, by verdict.", &["stream", "verdict"]),
-            rejected: d.counters("rejected_total", "Records rejected, by reason.", &["stream", "reason"]),
-            decisions: d.counters(
+            ready: builder.gauge("ready", "1 if every assigned shard is restored and answers queries, otherwise 0."),
+            events: builder.counter_vec("events_total", "Records processed, by verdict.", &["stream", "verdict"]),
+            rejected: builder.counter_vec("rejected_total", "Records rejected, by reason.", &["stream", "reason"]),
+            decisions: builder.counter_vec(
                 "decisions_total",
-                "Decisions about recorded events, by what they rest on; learning and miscalibrated fall back to the standard answer.",
+                "Decisions about recorded events, by basis; with learning and miscalibrated the standard answer is given.",
                 &["stream", "basis"],
             ),
-            shards: ShardMetrics::declare(d),
-            checkpoint_time: d.reals(
+            shards: ShardMetrics::declare(builder),
+            checkpoint_time: builder.float_gauge_vec(
                 "checkpoint_timestamp_seconds",
-                "When the newest checkpoint of the shard was stored; its age is time() minus this.",
-                &SHARD,
+                "Time at which the newest checkpoint of the shard was stored; time() minus this is its age.",
+                &SHARD_LABELS,
             ),
-            checkpoint_bytes: d.gauges("checkpoint_bytes", "Size of the newest checkpoint.", &SHARD),
-            checkpoint_failures: d.counter("checkpoint_failures_total", "Checkpoints that could not be stored."),
-            checkpoint_seconds: d.latency("checkpoint_duration_seconds", "Time to store one checkpoint."),
-            journal_seconds: d.latency("journal_duration_seconds", "Time to journal one group of events."),
-            journal_failures: d.counter("journal_failures_total", "Groups of events that could not be journalled."),
-            store_bytes: d.gauge("store_bytes", "Bytes of the store on disk."),
-            store_set_aside: d.counter("store_set_aside_total", "Unreadable stores that were set aside."),
-            apply_seconds: d.latency("apply_duration_seconds", "Time to fold one batch of records."),
-            answer_seconds: d
-                .latency("answer_duration_seconds", "Time from a question's arrival in the queue to its answer."),
-            queue_depth: d.gauges("queue_depth", "Messages that wait for a worker.", &["worker"]),
-            transaction_seconds: d.latency("transaction_duration_seconds", "Time to commit outputs and offsets."),
-            commits: d.counter("commits_total", "Commits of outputs and offsets."),
-            aborts: d.counter("aborts_total", "Times that work was given up and begun again from what is committed."),
-            rebalances: d.counters("rebalances_total", "Changes of the assigned partitions.", &["change"]),
-            restore_seconds: d
-                .latency("restore_duration_seconds", "Time from a partition's assignment to its first new record."),
-            snapshots: d.counter("snapshots_total", "States written to the snapshot topic."),
-            http_requests: d.counters(
+            checkpoint_bytes: builder.gauge_vec("checkpoint_bytes", "Size of the newest checkpoint of the shard.", &SHARD_LABELS),
+            checkpoint_failures: builder.counter("checkpoint_failures_total", "Checkpoints that could not be stored."),
+            checkpoint_seconds: builder.latency_histogram("checkpoint_duration_seconds", "Time to store one checkpoint."),
+            journal_seconds: builder.latency_histogram("journal_duration_seconds", "Time to write one group of events to the journal."),
+            journal_failures: builder.counter("journal_failures_total", "Groups of events that could not be written to the journal."),
+            store_bytes: builder.gauge("store_bytes", "Size of the store on disk."),
+            store_set_aside: builder.counter("store_set_aside_total", "Unreadable stores that were moved aside and replaced by an empty one."),
+            apply_seconds: builder.latency_histogram("apply_duration_seconds", "Time to process one batch of records."),
+            answer_seconds: builder.latency_histogram("answer_duration_seconds", "Time from the arrival of a query in the worker's queue to its answer."),
+            queue_depth: builder.gauge_vec("queue_depth", "Messages in the worker's queue.", &["worker"]),
+            transaction_seconds: builder.latency_histogram("transaction_duration_seconds", "Time to commit a transaction of outputs and offsets."),
+            commits: builder.counter("commits_total", "Commits of outputs and offsets."),
+            aborts: builder.counter("aborts_total", "Transactions that were aborted and restarted from the committed offset."),
+            rebalances: builder.counter_vec("rebalances_total", "Changes of the assigned partitions, by kind.", &["change"]),
+            restore_seconds: builder.latency_histogram("restore_duration_seconds", "Time from the assignment of a partition to its first new record."),
+            snapshots: builder.counter("snapshots_total", "Snapshots written to the snapshot topic."),
+            http_requests: builder.counter_vec(
                 "http_requests_total",
                 "HTTP requests, by route and status.",
                 &["route", "status"],
             ),
-            http_seconds: d.latencies("http_request_duration_seconds", "Time to answer an HTTP request.", &["route"]),
-            http_connections: d.gauge("http_connections", "Open HTTP connections."),
-            http_refused: d.counter("http_refused_connections_total", "Connections closed because too many were open."),
-            http_timeouts: d.counters(
+            http_seconds: builder.latency_histogram_vec("http_request_duration_seconds", "Time to answer an HTTP request.", &["route"]),
+            http_connections: builder.gauge("http_connections", "Open HTTP connections."),
+            http_refused: builder.counter("http_refused_connections_total", "Connections closed because of the connection limit."),
+            http_timeouts: builder.counter_vec(
                 "http_timeouts_total",
-                "Connections closed because a phase of them lasted too long.",
+                "Connections closed because of a timeout, by phase.",
                 &["phase"],
             ),
-            http_refusals: d.counters(
+            http_refusals: builder.counter_vec(
                 "http_refusals_total",
-                "Requests refused for want of a token (missing), for one that is not known (unknown) or may not write (scope).",
+                "Requests refused because the token is missing, unknown, or does not permit writes (scope).",
                 &["reason"],
             ),
-            http_handshake_failures: d.counter("http_handshake_failures_total", "TLS handshakes that failed."),
-            http_reload_failures: d.counters(
+            http_handshake_failures: builder.counter("http_handshake_failures_total", "TLS handshakes that failed."),
+            http_reload_failures: builder.counter_vec(
                 "http_reload_failures_total",
-                "Changed files of tokens or certificates that could not be used.",
+                "Failed reloads of changed token or certificate files; the previous contents stay in use.",
                 &["file"],
             ),
-            registry: d.registry.clone(),
+            registry: builder.registry.clone(),
         }
     }
 
-    /// In the Prometheus text format.
+    /// The current values in the Prometheus text format.
     pub fn text(&self) -> String {
         let mut text = Vec::new();
         let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut text);
@@ -164,70 +161,70 @@ impl Metrics {
 }
 
 impl ShardMetrics {
-    fn declare(d: &Declare) -> Self {
+    fn declare(builder: &MetricBuilder) -> Self {
         Self {
-            lag: d.gauges("lag_records", "Records of the log that are not folded yet.", &SHARD),
-            event_time: d.reals(
+            lag: builder.gauge_vec("lag_records", "Records of the log that are not processed yet.", &SHARD_LABELS),
+            event_time: builder.float_gauge_vec(
                 "event_timestamp_seconds",
-                "The shard's clock: the largest accepted event time.",
-                &SHARD,
+                "The shard's clock, which is the largest accepted event time.",
+                &SHARD_LABELS,
             ),
-            clock_skew: d.reals(
+            clock_skew: builder.float_gauge_vec(
                 "clock_skew_seconds",
-                "The shard's clock minus the timestamp of the newest record: positive when events are dated ahead of the log.",
-                &SHARD,
+                "The shard's clock minus the timestamp of the newest record; positive if event times are ahead of the log.",
+                &SHARD_LABELS,
             ),
-            fill: d.reals("filter_fill_ratio", "Share of the dedup filter's cells that are live.", &SHARD),
-            false_duplicates: d.reals(
+            fill: builder.float_gauge_vec("filter_fill_ratio", "Share of the cells of the dedup filter that are in use.", &SHARD_LABELS),
+            false_duplicates: builder.float_gauge_vec(
                 "filter_false_duplicate_ratio",
-                "Estimated share of new items that the standard answer would call duplicates.",
-                &SHARD,
+                "Estimated share of new items that the standard answer takes for duplicates.",
+                &SHARD_LABELS,
             ),
-            trusted: d.gauges(
+            trusted: builder.gauge_vec(
                 "posterior_trusted",
-                "1 when stated chances are believed, 0 when they did not come true lately and the standard answer is given.",
-                &SHARD,
+                "1 if the posterior is calibrated and used, 0 if it is miscalibrated and the standard answer is given.",
+                &SHARD_LABELS,
             ),
-            calibration_error: d.reals(
+            calibration_error: builder.float_gauge_vec(
                 "calibration_error_ratio",
-                "Greatest difference between stated chances and how often they came true lately; above 0.1 they are not believed.",
-                &SHARD,
+                "Largest recent difference between stated probabilities and observed frequencies; above 0.1 the posterior is not used.",
+                &SHARD_LABELS,
             ),
-            isolated_keys: d.gauges("isolated_keys", "Keys with a filter of their own.", &SHARD),
-            previous_key_needed: d.gauges(
+            isolated_keys: builder.gauge_vec("isolated_keys", "Keys with a filter of their own.", &SHARD_LABELS),
+            previous_key_needed: builder.gauge_vec(
                 "previous_hash_key_needed",
-                "1 while something recorded under the previous hash key is remembered, 0 when that key can go.",
-                &SHARD,
+                "1 while items recorded under the previous hash key are remembered, 0 if that key can be removed.",
+                &SHARD_LABELS,
             ),
-            exhausted_counts: d.gauges(
+            exhausted_counts: builder.gauge_vec(
                 "frequency_exhausted_counts",
-                "Times since the beginning of the log that a counter of the frequency view had no room.",
-                &SHARD,
+                "Increments since the start of the log for which a counter of the frequency view had no space.",
+                &SHARD_LABELS,
             ),
-            state_bytes: d.gauges("state_bytes", "Memory of the shard's views.", &SHARD),
-            aggregate_events: d.gauges(
+            state_bytes: builder.gauge_vec("state_bytes", "Memory of the shard's views.", &SHARD_LABELS),
+            aggregate_events: builder.gauge_vec(
                 "aggregate_events",
-                "Events that the aggregate has taken since the beginning of the log.",
-                &AGGREGATE,
+                "Events added to the aggregate since the start of the log.",
+                &AGGREGATE_LABELS,
             ),
-            aggregate_refused: d.gauges(
+            aggregate_refused: builder.gauge_vec(
                 "aggregate_refused_events",
-                "Events that the aggregate did not take since the beginning of the log, by reason.",
+                "Events not added to the aggregate since the start of the log, by reason.",
                 &["stream", "partition", "aggregate", "reason"],
             ),
-            aggregate_keys: d.gauges("aggregate_keys", "Keys with a sketch of their own.", &AGGREGATE),
-            aggregate_waiting: d.gauges("aggregate_waiting_keys", "Keys seen once, which have no sketch yet.", &AGGREGATE),
-            aggregate_evicted: d.gauges(
+            aggregate_keys: builder.gauge_vec("aggregate_keys", "Keys with a sketch of their own.", &AGGREGATE_LABELS),
+            aggregate_waiting: builder.gauge_vec("aggregate_waiting_keys", "Keys that were seen once and have no sketch yet.", &AGGREGATE_LABELS),
+            aggregate_evicted: builder.gauge_vec(
                 "aggregate_evicted_keys",
-                "Keys that gave up their sketch since the beginning of the log.",
-                &AGGREGATE,
+                "Keys whose sketch was evicted since the start of the log.",
+                &AGGREGATE_LABELS,
             ),
-            aggregate_other: d.gauges(
+            aggregate_other: builder.gauge_vec(
                 "aggregate_other_events",
-                "Events since the beginning of the log that were folded into `other`, because no place for their key was free.",
-                &AGGREGATE,
+                "Events since the start of the log that were added to `other` because the limit of keys was reached.",
+                &AGGREGATE_LABELS,
             ),
-            aggregate_bytes: d.gauges("aggregate_bytes", "Memory of the aggregate.", &AGGREGATE),
+            aggregate_bytes: builder.gauge_vec("aggregate_bytes", "Memory of the aggregate.", &AGGREGATE_LABELS),
         }
     }
 }
@@ -239,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_names_the_version_and_the_counts() {
+    fn text_format_contains_version_and_counts() {
         let metrics = Metrics::new();
         metrics.events.with_label_values(&["clicks", "unique"]).inc_by(3);
         let text = metrics.text();
@@ -247,23 +244,23 @@ mod tests {
         assert!(text.contains(r#"ebb_events_total{stream="clicks",verdict="unique"} 3"#), "{text}");
     }
 
-    /// What Prometheus' own linter asks of names, so that it is asked with every build.
+    /// The rules of Prometheus' own linter for names.
     #[test]
-    fn names_and_units_follow_the_conventions() {
+    fn names_and_units_follow_prometheus_conventions() {
         let described = Metrics::describe();
         let names: BTreeSet<&str> = described.iter().map(|metric| metric.name.as_str()).collect();
         assert_eq!(names.len(), described.len());
         for MetricDescription { name, kind, labels, unit, help } in &described {
             let counter = *kind == MetricKind::Counter;
-            assert_eq!(name.ends_with("_total"), counter, "{name}: only counters end in total, and all do");
+            assert_eq!(name.ends_with("_total"), counter, "{name}: exactly the counters end in _total");
             assert_eq!(*kind == MetricKind::Histogram, name.ends_with("_duration_seconds"), "{name}");
             assert!(help.ends_with('.') && help.len() > 10, "{name}: {help}");
             assert!(name.starts_with("ebb_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
             for word in ["milli", "minutes", "kilo", "percent", "gauge", "counter", "histogram"] {
-                assert!(!name.contains(word), "{name} holds {word}");
+                assert!(!name.contains(word), "{name} contains {word}");
             }
             for suffix in ["_count", "_sum", "_bucket", "_info"] {
-                assert!(!name.ends_with(suffix) || name == "ebb_build_info", "{name}: {suffix} means something else");
+                assert!(!name.ends_with(suffix) || name == "ebb_build_info", "{name}: {suffix} has another meaning");
             }
             assert!(
                 !labels.iter().any(|label| ["item", "key", "le", "quantile"].contains(label)),
@@ -274,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_exported_is_described() {
+    fn every_exported_metric_is_described() {
         let metrics = Metrics::new();
         metrics.events.with_label_values(&["clicks", "unique"]).inc();
         metrics.shards.fill.with_label_values(&["clicks", "0"]).set(0.5);

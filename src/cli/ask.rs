@@ -1,143 +1,136 @@
-//! `ebb ask`: questions to a running service, from a terminal.
+//! The arguments of `ebb ask` and the API requests that they describe.
 
 use std::io::{BufRead, stdin};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use crate::app::{ApiClient, ApiRequest, render};
+use crate::http::StatisticName;
 
-/// What one batch may have.
-const BATCH: usize = 10_000;
+/// The maximum number of events in a batch.
+const MAX_BATCH: usize = 10_000;
 
 #[derive(Debug, Args)]
-pub struct Asking {
-    /// Where the service listens
+pub struct AskArgs {
+    /// Base URL of the service
     #[arg(long, global = true, default_value = "http://127.0.0.1:8080")]
     pub url: String,
-    /// A file that holds the bearer token
+    /// File with the bearer token
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Certificates (PEM) that the service's own is signed by, if it is not a public one
+    /// PEM certificates of the authority that signed the service's certificate, if it is not a public one
     #[arg(long, global = true, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// The answer as JSON, one line for each request
+    /// Print answers as JSON, one line per request
     #[arg(long, global = true)]
     pub json: bool,
     #[command(subcommand)]
-    pub question: Question,
+    pub command: AskCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Question {
-    /// Streams and their shards in figures
+pub enum AskCommand {
+    /// Status of streams and their shards
     Status {
-        /// Without it all streams, in short
+        /// Without it a summary of all streams
         stream: Option<String>,
     },
-    /// Was an event seen within the window?
-    Decide(Decide),
-    /// How often did items come of late?
+    /// Whether an event was seen within the window
+    Decide(DecideArgs),
+    /// Decayed number of events per item
     Frequency {
         stream: String,
-        /// Events as JSON, of which the item's fields are read
+        /// Events as JSON, with at least the fields of the item
         #[arg(required = true)]
         items: Vec<String>,
     },
     /// Sum, count, mean, quantiles, rank, top or share of an aggregate, with any decay
-    Aggregate(Aggregate),
-    /// Take a checkpoint of every shard now
+    Aggregate(AggregateArgs),
+    /// Write a checkpoint of every shard now
     Checkpoint,
-    /// Whether it is ready
+    /// Whether the service is ready
     Ready,
 }
 
 #[derive(Debug, Args)]
-pub struct Decide {
+pub struct DecideArgs {
     pub stream: String,
-    /// Events as JSON; without any, one a line from standard input
+    /// Events as JSON; without any, one per line from standard input
     pub events: Vec<String>,
-    /// Remember them, too
+    /// Also record the events
     #[arg(long)]
     pub record: bool,
-    /// Another window, up to the configured one
+    /// A shorter window than the configured one
     #[arg(long, conflicts_with = "record")]
     pub window: Option<String>,
-    /// What a new event called a duplicate costs
+    /// Penalty of taking a unique event for a duplicate
     #[arg(long, value_name = "COST", requires = "missed_duplicate", conflicts_with = "record")]
     pub false_duplicate: Option<f64>,
-    /// What a repeat called unique costs
+    /// Penalty of taking a duplicate for unique
     #[arg(long, value_name = "COST", requires = "false_duplicate")]
     pub missed_duplicate: Option<f64>,
-    /// The item's share of the events, where it is known
+    /// The item's share of all events, if it is known
     #[arg(long, value_name = "SHARE", conflicts_with = "record")]
     pub prior: Option<f64>,
-    /// Tell all that is believed about the last sighting
+    /// Include the whole posterior in the answer
     #[arg(long, conflicts_with = "record")]
     pub explain: bool,
-    /// Wait until this offset is folded
+    /// Wait until this offset is processed
     #[arg(long, value_name = "OFFSET", conflicts_with = "record")]
     pub at_least: Option<u64>,
-    /// Only this partition
+    /// Query only this partition
     #[arg(long)]
     pub partition: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Statistic {
-    Sum,
-    Count,
-    Mean,
-    Quantiles,
-    Rank,
-    Top,
-    Share,
-}
-
 #[derive(Debug, Args)]
-pub struct Aggregate {
+pub struct AggregateArgs {
     pub stream: String,
     pub aggregate: String,
-    pub statistic: Statistic,
-    /// How old data fades: window:10m, exponential:half_life=1h, polynomial:alpha=1.5,unit=1s
+    #[arg(value_parser = PossibleValuesParser::new(StatisticName::ALL.map(StatisticName::as_str)))]
+    pub statistic: String,
+    /// Decay function: window:10m, exponential:half_life=1h, polynomial:alpha=1.5,unit=1s
     #[arg(long)]
     pub decay: Option<String>,
-    /// Of one key
+    /// Aggregate of this key
     #[arg(long)]
     pub key: Option<String>,
-    /// Quantiles: which ones (0.5,0.99); top: the least share of the whole
+    /// For quantiles: which ones (0.5,0.99); for top: the minimum share
     #[arg(long)]
     pub phi: Option<String>,
-    /// Rank: of which value
+    /// For rank: the value
     #[arg(long)]
     pub value: Option<f64>,
-    /// Share: of which values, such as 'value>0.1'
+    /// For share: the condition, such as 'value>0.1'
     #[arg(long = "where", value_name = "CONDITION")]
     pub condition: Option<String>,
-    /// Wait until this offset is folded: 17, or by partition 0:17,3:5
+    /// Wait until this offset is processed: 17, or by partition 0:17,3:5
     #[arg(long, value_name = "OFFSET")]
     pub at_least: Option<String>,
 }
 
-impl Asking {
-    /// Asks, and prints each answer as it comes.
+impl AskArgs {
+    /// Sends the requests and prints each answer.
     pub fn run(self) -> anyhow::Result<()> {
         let service = ApiClient::new(&self.url, self.token_file.as_deref(), self.ca_file.as_deref())?;
         let print = |answer: &Value| {
-            super::print(&if self.json { format!("{answer}\n") } else { render(answer) }).context("printing the answer")
+            super::print(&if self.json { format!("{answer}\n") } else { render(answer) })
+                .context("cannot print the answer")
         };
-        match self.question {
-            Question::Decide(decide) if decide.events.is_empty() => {
+        match self.command {
+            AskCommand::Decide(decide) if decide.events.is_empty() => {
                 let mut lines = stdin().lock().lines().enumerate().peekable();
                 while lines.peek().is_some() {
-                    let batch = lines.by_ref().take(BATCH).map(|(number, line)| event(&line?, number + 1));
+                    let batch = lines.by_ref().take(MAX_BATCH).map(|(number, line)| event(&line?, number + 1));
                     print(&service.send(&decide.request("events", batch.collect::<anyhow::Result<Value>>()?))?)?;
                 }
                 Ok(())
             }
-            question => print(&service.send(&question.request()?)?),
+            command => print(&service.send(&command.request()?)?),
         }
     }
 }
@@ -154,7 +147,7 @@ fn get(path: &[&str]) -> ApiRequest {
     ApiRequest { path: path.iter().map(ToString::to_string).collect(), query: Vec::new(), body: None }
 }
 
-impl Question {
+impl AskCommand {
     fn request(&self) -> anyhow::Result<ApiRequest> {
         Ok(match self {
             Self::Status { stream: None } => get(&["v1", "streams"]),
@@ -174,7 +167,7 @@ impl Question {
     }
 }
 
-impl Decide {
+impl DecideArgs {
     fn request(&self, name: &str, events: Value) -> ApiRequest {
         let mut body = Map::from_iter([(name.to_string(), events)]);
         let mut set = |key: &str, value: Option<Value>| {
@@ -193,18 +186,9 @@ impl Decide {
     }
 }
 
-impl Aggregate {
+impl AggregateArgs {
     fn request(&self) -> ApiRequest {
-        let statistic = match self.statistic {
-            Statistic::Sum => "sum",
-            Statistic::Count => "count",
-            Statistic::Mean => "mean",
-            Statistic::Quantiles => "quantiles",
-            Statistic::Rank => "rank",
-            Statistic::Top => "top",
-            Statistic::Share => "share",
-        };
-        let given = [
+        let parameters = [
             ("decay", self.decay.clone()),
             ("key", self.key.clone()),
             ("phi", self.phi.clone()),
@@ -212,7 +196,7 @@ impl Aggregate {
             ("where", self.condition.clone()),
             ("at_least", self.at_least.clone()),
         ];
-        let query = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        ApiRequest { query, ..get(&["v1", "streams", &self.stream, "aggregates", &self.aggregate, statistic]) }
+        let query = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        ApiRequest { query, ..get(&["v1", "streams", &self.stream, "aggregates", &self.aggregate, &self.statistic]) }
     }
 }

@@ -13,7 +13,7 @@ use super::scalars::{DurationRange, IntegerRange, ShortText, TopicName};
 use super::suggest::excerpt;
 use super::tree::{Node, NodeKind};
 
-/// What stands in location of a secret.
+/// Printed instead of a secret.
 pub(super) const MASK: &str = "********";
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 

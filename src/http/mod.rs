@@ -43,6 +43,7 @@ mod status;
 mod tls;
 mod tokens;
 
+pub(crate) use aggregates::StatisticName;
 pub use decide_request::MAX_EXPLAINED_EVENTS;
 pub use fields::MAX_EVENTS;
 pub use reloading::ReloadError;

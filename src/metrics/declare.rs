@@ -1,4 +1,4 @@
-//! One declaration, two uses: the metric itself, and its line in the reference.
+//! Creates metrics and records their descriptions for the reference.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 const NAMESPACE: &str = "ebb";
 
-/// What Prometheus takes a metric for.
+/// The Prometheus type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricKind {
@@ -30,7 +30,7 @@ impl MetricKind {
     }
 }
 
-/// One metric as the reference shows it.
+/// One metric in the reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MetricDescription {
     pub name: String,
@@ -41,19 +41,19 @@ pub struct MetricDescription {
     pub help: String,
 }
 
-/// Makes metrics and registers them as `ebb_NAME`.
-pub(super) struct Declare {
+/// Creates metrics and registers them as `ebb_NAME`.
+pub(super) struct MetricBuilder {
     pub(super) registry: Registry,
-    described: RefCell<Vec<MetricDescription>>,
+    descriptions: RefCell<Vec<MetricDescription>>,
 }
 
-impl Declare {
+impl MetricBuilder {
     pub(super) fn new() -> Self {
-        Self { registry: Registry::new(), described: RefCell::default() }
+        Self { registry: Registry::new(), descriptions: RefCell::default() }
     }
 
-    pub(super) fn described(&self) -> Vec<MetricDescription> {
-        self.described.borrow().clone()
+    pub(super) fn descriptions(&self) -> Vec<MetricDescription> {
+        self.descriptions.borrow().clone()
     }
 
     fn register<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
@@ -66,11 +66,11 @@ impl Declare {
         let (full, help) = (format!("{NAMESPACE}_{name}"), help.to_string());
         let description =
             MetricDescription { unit: unit(name), name: full, kind, labels: labels.to_vec(), help: help.clone() };
-        self.described.borrow_mut().push(description);
+        self.descriptions.borrow_mut().push(description);
         Opts::new(name, help).namespace(NAMESPACE)
     }
 
-    /// Always 1: what there is to say is in the label.
+    /// A gauge that is always 1; its label contains the information.
     pub(super) fn info(&self, name: &str, help: &str, label: (&'static str, &str)) {
         let options = self.describe(MetricKind::Gauge, name, help, &[label.0]);
         self.register(Gauge::with_opts(options.const_label(label.0, label.1))).set(1.0);
@@ -80,7 +80,7 @@ impl Declare {
         self.register(IntCounter::with_opts(self.describe(MetricKind::Counter, name, help, &[])))
     }
 
-    pub(super) fn counters(&self, name: &str, help: &str, labels: &[&'static str]) -> IntCounterVec {
+    pub(super) fn counter_vec(&self, name: &str, help: &str, labels: &[&'static str]) -> IntCounterVec {
         self.register(IntCounterVec::new(self.describe(MetricKind::Counter, name, help, labels), labels))
     }
 
@@ -88,21 +88,21 @@ impl Declare {
         self.register(IntGauge::with_opts(self.describe(MetricKind::Gauge, name, help, &[])))
     }
 
-    pub(super) fn gauges(&self, name: &str, help: &str, labels: &[&'static str]) -> IntGaugeVec {
+    pub(super) fn gauge_vec(&self, name: &str, help: &str, labels: &[&'static str]) -> IntGaugeVec {
         self.register(IntGaugeVec::new(self.describe(MetricKind::Gauge, name, help, labels), labels))
     }
 
-    /// Gauges that need not be whole numbers.
-    pub(super) fn reals(&self, name: &str, help: &str, labels: &[&'static str]) -> GaugeVec {
+    /// Gauges with fractional values.
+    pub(super) fn float_gauge_vec(&self, name: &str, help: &str, labels: &[&'static str]) -> GaugeVec {
         self.register(GaugeVec::new(self.describe(MetricKind::Gauge, name, help, labels), labels))
     }
 
-    pub(super) fn latency(&self, name: &str, help: &str) -> Histogram {
+    pub(super) fn latency_histogram(&self, name: &str, help: &str) -> Histogram {
         let options = HistogramOpts::from(self.describe(MetricKind::Histogram, name, help, &[]));
         self.register(Histogram::with_opts(options.buckets(latency_buckets())))
     }
 
-    pub(super) fn latencies(&self, name: &str, help: &str, labels: &[&'static str]) -> HistogramVec {
+    pub(super) fn latency_histogram_vec(&self, name: &str, help: &str, labels: &[&'static str]) -> HistogramVec {
         let options = HistogramOpts::from(self.describe(MetricKind::Histogram, name, help, labels));
         self.register(HistogramVec::new(options.buckets(latency_buckets()), labels))
     }
@@ -113,7 +113,7 @@ fn latency_buckets() -> Vec<f64> {
     (0..21).map(|i| 1e-5 * f64::from(1u32 << i)).collect()
 }
 
-/// By convention a name ends with its unit, and a counter's with `total` behind it.
+/// The unit of a metric: by convention the last word of its name, before the `_total` of a counter.
 fn unit(name: &str) -> &'static str {
     let name = name.strip_suffix("_total").unwrap_or(name);
     match name.rsplit('_').next().unwrap_or_default() {

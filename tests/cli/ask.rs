@@ -9,14 +9,14 @@ use crate::{ebb, json, text};
 
 const CONFIG: &str = "streams:\n  clicks:\n    event: {item: [ip, ad], key: campaign, value: cost}\n    dedup: {window: 1h, memory: 1MiB}\n    frequency: {memory: 64KiB}\n    aggregates: {spend: {of: value, epsilon: 0.1, keys: 10}}\n";
 
-/// A service on a port of its own, until it is dropped.
-struct Running {
+/// A running service. It is killed when this is dropped.
+struct RunningService {
     process: Child,
     url: String,
     _directory: tempfile::TempDir,
 }
 
-impl Running {
+impl RunningService {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ebb.yaml");
@@ -29,13 +29,13 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let running = Self { process, url: format!("http://127.0.0.1:{port}"), _directory: directory };
-        let begun = Instant::now();
-        while !running.ask(&["ready"]).status.success() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the service is not ready");
+        let service = Self { process, url: format!("http://127.0.0.1:{port}"), _directory: directory };
+        let started = Instant::now();
+        while !service.ask(&["ready"]).status.success() {
+            assert!(started.elapsed() < Duration::from_secs(60), "the service is not ready");
             std::thread::sleep(Duration::from_millis(50));
         }
-        running
+        service
     }
 
     fn ask(&self, arguments: &[&str]) -> std::process::Output {
@@ -43,17 +43,17 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningService {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is gone.
+        // Errors mean that it has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 #[test]
-fn a_person_asks_and_is_answered() {
-    let service = Running::start();
+fn decide_aggregate_and_status_print_answers() {
+    let service = RunningService::start();
     let event = r#"{"ip":"10.1.2.3","ad":7,"campaign":"c1","cost":2.5}"#;
     let verdict = |arguments: &[&str]| json(&service.ask(arguments))["verdict"].as_str().map(str::to_string);
     assert_eq!(verdict(&["decide", "clicks", event, "--json"]).as_deref(), Some("unique"));
@@ -69,8 +69,8 @@ fn a_person_asks_and_is_answered() {
 }
 
 #[test]
-fn lines_of_standard_input_are_one_batch() {
-    let service = Running::start();
+fn lines_of_standard_input_are_sent_as_one_batch() {
+    let service = RunningService::start();
     let mut asking = Command::new(env!("CARGO_BIN_EXE_ebb"))
         .args(["ask", "--url", &service.url, "decide", "clicks", "--record", "--json"])
         .stdin(Stdio::piped())
@@ -85,15 +85,15 @@ fn lines_of_standard_input_are_one_batch() {
 }
 
 #[test]
-fn a_problem_is_told_in_the_services_words_and_ends_with_status_1() {
-    let service = Running::start();
+fn error_response_is_printed_and_exits_with_status_1() {
+    let service = RunningService::start();
     let output = service.ask(&["decide", "nothing", "{}"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("Unknown stream (404): the streams are: clicks"), "{}", text(&output.stderr));
     let broken = service.ask(&["decide", "clicks", "{no json"]);
     assert_eq!(broken.status.code(), Some(1));
     assert!(text(&broken.stderr).contains("event 1 is not JSON"), "{}", text(&broken.stderr));
-    let nobody = ebb(&["ask", "--url", "http://127.0.0.1:1", "ready"]);
-    assert_eq!(nobody.status.code(), Some(1));
-    assert!(text(&nobody.stderr).contains("asking http://127.0.0.1:1"), "{}", text(&nobody.stderr));
+    let unreachable = ebb(&["ask", "--url", "http://127.0.0.1:1", "ready"]);
+    assert_eq!(unreachable.status.code(), Some(1));
+    assert!(text(&unreachable.stderr).contains("cannot reach http://127.0.0.1:1"), "{}", text(&unreachable.stderr));
 }

@@ -1,4 +1,4 @@
-//! The command line as people use it: plans, questions to a running service, generated documents.
+//! The command line: capacity plans, queries to a running service, generated documents.
 
 mod ask;
 mod documents;
@@ -7,7 +7,7 @@ mod plan;
 
 use std::process::{Command, Output};
 
-/// Runs the binary without the variables of whoever runs the tests.
+/// Runs the binary without the `EBB_` variables of the test's environment.
 fn ebb(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("EBB_")) {
@@ -17,7 +17,7 @@ fn ebb(arguments: &[&str]) -> Output {
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("what is printed is UTF-8")
+    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 fn json(output: &Output) -> serde_json::Value {

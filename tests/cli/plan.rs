@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::{ebb, json, text};
 
-fn choices(plan: &Value) -> &Vec<Value> {
-    plan["streams"][0]["dedup"].as_array().expect("choices")
+fn forecasts(plan: &Value) -> &Vec<Value> {
+    plan["streams"][0]["dedup"].as_array().expect("forecasts")
 }
 
 fn number(value: &Value) -> f64 {
@@ -13,25 +13,28 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn more_memory_errs_less_and_more_events_or_a_longer_window_err_more() {
+fn error_falls_with_memory_and_rises_with_rate_and_window() {
     let plan = json(&ebb(&["plan", "--window", "24h", "--rate", "2000", "--memory", "256MiB", "--json"]));
-    let choices = choices(&plan);
-    let named: Vec<&str> = choices.iter().filter_map(|choice| choice["what"].as_str()).collect();
+    let forecasts = forecasts(&plan);
+    let named: Vec<&str> = forecasts.iter().filter_map(|forecast| forecast["what"].as_str()).collect();
     assert_eq!(named, ["as planned", "twice the memory", "twice the rate", "twice the window"]);
-    let errors: Vec<f64> = choices.iter().map(|choice| number(&choice["false_duplicate_share"])).collect();
+    let errors: Vec<f64> = forecasts.iter().map(|choice| number(&choice["false_duplicate_share"])).collect();
     assert!(errors[1] < errors[0] && errors[0] < errors[2] && errors[0] < errors[3], "{errors:?}");
-    for choice in choices {
-        let penalty = |name: &str| number(&choice["penalty"][name]);
-        assert!(penalty("posterior") <= penalty("standard").min(penalty("without_filter")) * (1.0 + 1e-9), "{choice}");
+    for forecast in forecasts {
+        let penalty = |name: &str| number(&forecast["penalty"][name]);
+        assert!(
+            penalty("posterior") <= penalty("standard").min(penalty("without_filter")) * (1.0 + 1e-9),
+            "{forecast}"
+        );
     }
     assert_eq!(plan["streams"][0]["memory_bytes"], 256 << 20);
 }
 
 #[test]
-fn an_error_is_reached_with_the_least_memory_and_the_table_says_so() {
+fn error_target_is_met_and_shown_in_the_table() {
     let arguments = ["plan", "--window", "1h", "--rate", "5000", "--error", "0.01", "--partitions", "4"];
     let plan = json(&ebb(&[&arguments[..], &["--json"]].concat()));
-    let planned = &choices(&plan)[0];
+    let planned = &forecasts(&plan)[0];
     assert!(number(&planned["false_duplicate_share"]) <= 0.01, "{planned}");
     assert_eq!(plan["streams"][0]["assumed"]["events_per_second"], 1250.0);
     let output = ebb(&arguments);
@@ -41,7 +44,7 @@ fn an_error_is_reached_with_the_least_memory_and_the_table_says_so() {
 }
 
 #[test]
-fn a_configuration_is_planned_with_every_view() {
+fn plan_of_a_configuration_includes_every_view() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ebb.yaml");
     let config = "streams:\n  clicks:\n    event: {item: [ip], key: campaign, value: cost}\n    dedup: {window: 1h, memory: 1MiB, penalty: {false_duplicate: 0.4, missed_duplicate: 0.05}}\n    frequency: {memory: 1MiB}\n    aggregates: {spend: {of: value, keys: 100}}\n";
@@ -59,7 +62,7 @@ fn a_configuration_is_planned_with_every_view() {
 }
 
 #[test]
-fn nonsense_is_refused_as_a_configuration_would_be() {
+fn invalid_arguments_are_configuration_errors() {
     for arguments in [["--window", "1 year", "--rate", "5"], ["--window", "1h", "--rate", "-5"]] {
         let output = ebb(&[&["plan"][..], &arguments[..]].concat());
         assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));

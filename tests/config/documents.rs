@@ -34,13 +34,13 @@ fn every_example_in_kafka_security_md_is_valid() {
 fn container_configuration_and_mounts_are_valid() {
     let read = |name: &str| std::fs::read_to_string(format!("{REPOSITORY}/docker/{name}")).expect(name);
     let config = parse(&read("ebb.yaml")).unwrap_or_else(|message| panic!("{message}"));
-    assert!(config.http.listen.ip().is_unspecified(), "nobody outside of the container would reach it");
+    assert!(config.http.listen.ip().is_unspecified(), "the service must be reachable from outside the container");
     let compose = read("compose.yaml");
     let mounted: Vec<&str> =
         compose.lines().filter_map(|line| line.trim().strip_prefix("- .")?.split(':').next()).collect();
     assert_eq!(mounted.len(), 5, "{mounted:?}");
     for path in mounted {
         let path = format!("{REPOSITORY}/docker/.{path}");
-        assert!(std::path::Path::new(&path).exists(), "compose.yaml mounts {path}, which is not there");
+        assert!(std::path::Path::new(&path).exists(), "compose.yaml mounts {path}, which does not exist");
     }
 }

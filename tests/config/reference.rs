@@ -4,7 +4,7 @@ use ebb::config::Config;
 
 use crate::{FULL, TWO_LINES, parse};
 
-/// The keys of indented YAML with their depth, without values; commented-out keys count when `#` stands right before.
+/// The paths of all keys in block YAML, including keys that are commented out without a space after the `#`.
 fn keys_of(yaml: &str) -> Vec<String> {
     let mut path: Vec<(usize, &str)> = Vec::new();
     let mut keys = Vec::new();

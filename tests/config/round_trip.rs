@@ -14,7 +14,7 @@ fn effective_configuration_parses_back_to_itself() {
     }
 }
 
-/// Settings that are right alone; together they may break a rule.
+/// Settings that are valid on their own; combinations may conflict.
 const SETTINGS: [(&str, &str); 40] = [
     ("EBB_DATA_DIR", "'/a b/ü: #x'"),
     ("EBB_WORKERS", "256"),
@@ -82,6 +82,6 @@ proptest! {
 
 #[test]
 fn most_settings_are_valid_on_their_own() {
-    let right = SETTINGS.iter().filter(|setting| parse_with(TWO_LINES, &[**setting]).is_ok()).count();
-    assert!(right >= 28, "only {right} of {}", SETTINGS.len());
+    let valid = SETTINGS.iter().filter(|setting| parse_with(TWO_LINES, &[**setting]).is_ok()).count();
+    assert!(valid >= 28, "only {valid} of {}", SETTINGS.len());
 }

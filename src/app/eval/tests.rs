@@ -17,7 +17,7 @@ fn evaluated_in(folder: &tempfile::TempDir, name: &str, text: &str, streams: &st
     let file = folder.path().join(name);
     fs::write(&file, text)?;
     let yaml = format!("data_dir: {}\nstreams:\n  {streams}\n", folder.path().display());
-    let config = Config::parse(&yaml, [], properties::check).map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
+    let config = Config::parse(&yaml, [], properties::check).map_err(|errors| anyhow::anyhow!("{errors}"))?;
     let decays = vec!["window:10s".parse()?, "exponential:half_life=1h".parse()?];
     evaluate(&config, &EvalOptions { file, format: None, streams: Vec::new(), decays, every: Some(5_000) })
 }
@@ -34,7 +34,7 @@ fn events(count: usize, items: u64) -> Vec<(u64, i64)> {
 }
 
 #[test]
-fn columns_with_rfc3339_times_say_the_same_as_json_with_milliseconds() {
+fn csv_with_rfc3339_times_equals_json_with_milliseconds() {
     let (mut csv, mut jsonl) = (String::from("ip,at,cost\n"), String::new());
     for (item, seconds) in events(400, 60) {
         let at = jiff::Timestamp::from_second(seconds).unwrap();
@@ -54,7 +54,7 @@ fn columns_with_rfc3339_times_say_the_same_as_json_with_milliseconds() {
 }
 
 #[test]
-fn bad_lines_are_counted_by_reason_and_never_fatal() {
+fn bad_lines_are_counted_by_reason() {
     let text = "ip\tts\na\t1\nb\nc\tnoon\n\t2\nd\t4000000000000000\ne\t2\n";
     let report = evaluated("a.tsv", text, "s: {event: {item: ip, time: ts}}").unwrap();
     assert_eq!((report.lines, &report.bad_lines), (6, &BTreeMap::from([("columns", 1)])));
@@ -68,7 +68,7 @@ fn bad_lines_are_counted_by_reason_and_never_fatal() {
 }
 
 #[test]
-fn windows_of_events_are_measured_in_events_of_each_partition() {
+fn event_windows_count_the_events_of_each_partition() {
     let sent = events(3_000, 300);
     let jsonl: String = sent.iter().map(|(item, s)| format!("{{\"ip\":{item},\"ts\":{}}}\n", s * 1_000)).collect();
     let stream = "s: {event: {item: ip, time: ts}, dedup: {window: 64 events, bits: 4, memory: 64KiB, seen: last}}";
@@ -77,15 +77,18 @@ fn windows_of_events_are_measured_in_events_of_each_partition() {
     let found = only(&report);
     assert_eq!(found.errors.repeats, repeats.count() as u64);
     assert_eq!((found.errors.missed_duplicates, found.standard_answers.false_negatives), (0, 0));
-    assert!(found.errors.false_duplicates > 0, "a block of events cannot be told apart");
+    assert!(found.errors.false_duplicates > 0, "events of one block are indistinguishable");
     assert_eq!(found.errors.false_duplicates, found.errors.at_the_edge);
     let apart = evaluated("a.jsonl", &jsonl, &stream.replace("{event", "{partitions: 3, event")).unwrap();
     assert_eq!(only(&apart).standard_answers.false_negatives, 0);
-    assert!(only(&apart).errors.repeats > found.errors.repeats, "64 events of a third of the stream reach further");
+    assert!(
+        only(&apart).errors.repeats > found.errors.repeats,
+        "64 events of a third of the stream span more of the stream"
+    );
 }
 
 #[test]
-fn a_filter_that_is_too_small_is_found_out_and_penalties_soften_it() {
+fn undersized_filter_is_reported_and_penalties_reduce_its_cost() {
     let jsonl: String =
         events(20_000, 15_000).iter().map(|(item, s)| format!("{{\"ip\":{item},\"ts\":{}}}\n", s * 1_000)).collect();
     let stream =
@@ -105,7 +108,7 @@ fn a_filter_that_is_too_small_is_found_out_and_penalties_soften_it() {
 }
 
 #[test]
-fn likely_bounds_fail_as_rarely_as_stated_over_independent_hash_keys() {
+fn probabilistic_bounds_fail_at_most_as_often_as_stated() {
     const KEYS: u64 = 32;
     let options = RequestOptions { start_ms: 800_000_000_000, ..RequestOptions::default() };
     let lines = Requests::new(5, options).unwrap().take(4_000).map(|request| request.tsv());
@@ -121,7 +124,7 @@ fn likely_bounds_fail_as_rarely_as_stated_over_independent_hash_keys() {
         for check in &only(&report).aggregates[0].checks {
             assert_eq!((check.deterministic_outside, check.answers), (0, 1), "{check:?}");
             let question = format!("{} {}", check.decay, check.statistic);
-            assert!(check.decay == "window:10s" || check.probabilistic == 1, "{question} rests on a sample");
+            assert!(check.decay == "window:10s" || check.probabilistic == 1, "{question} is an estimate from a sample");
             *failed.entry(question).or_default() += check.probabilistic_outside;
         }
     }
@@ -136,11 +139,11 @@ fn likely_bounds_fail_as_rarely_as_stated_over_independent_hash_keys() {
 }
 
 #[test]
-fn mistakes_of_the_asker_are_told_with_what_would_be_right() {
-    let told = |name: &str, streams: &str| format!("{:#}", evaluated(name, "ip,ts\n", streams).unwrap_err());
-    assert!(told("a.csv", "s: {event: {item: ip}}").contains("streams.s.event.time"));
-    assert!(told("a.log", "s: {event: {item: ip, time: ts}}").contains("--format jsonl, csv or tsv"));
+fn invalid_options_are_errors_with_a_hint() {
+    let error = |name: &str, streams: &str| format!("{:#}", evaluated(name, "ip,ts\n", streams).unwrap_err());
+    assert!(error("a.csv", "s: {event: {item: ip}}").contains("streams.s.event.time"));
+    assert!(error("a.log", "s: {event: {item: ip, time: ts}}").contains("--format jsonl, csv or tsv"));
     let empty = evaluated("a.csv", "ip,ts\n", "s: {event: {item: ip, time: ts}}").unwrap();
     assert_eq!((empty.lines, only(&empty).errors.firsts), (0, 0));
-    assert!(empty.page().unwrap().ends_with("</html>\n"), "nothing can be drawn, too");
+    assert!(empty.page().unwrap().ends_with("</html>\n"), "an empty report has a page, too");
 }

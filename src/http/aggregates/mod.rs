@@ -26,7 +26,8 @@ use ebb_core::{AggregateError, AggregateQuestion, ExportError, KeyScope};
 use query::{ExportParams, MergeParams};
 use response::AggregateResponse;
 
-pub(super) use query::{AggregateQuery, Phi, StatisticName};
+pub(crate) use query::StatisticName;
+pub(super) use query::{AggregateQuery, Phi};
 
 type StatisticPathResult = Result<Path<StatisticPath>, PathRejection>;
 type AggregateQueryResult = Result<Query<AggregateQuery>, QueryRejection>;

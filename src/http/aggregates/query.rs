@@ -23,7 +23,7 @@ const MAX_PHIS: usize = 100;
 /// A statistic of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::http) enum StatisticName {
+pub(crate) enum StatisticName {
     Sum,
     Count,
     Mean,
@@ -34,10 +34,10 @@ pub(in crate::http) enum StatisticName {
 }
 
 impl StatisticName {
-    pub(in crate::http) const ALL: [Self; 7] =
+    pub(crate) const ALL: [Self; 7] =
         [Self::Sum, Self::Count, Self::Mean, Self::Quantiles, Self::Rank, Self::Top, Self::Share];
 
-    pub(in crate::http) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Sum => "sum",
             Self::Count => "count",
