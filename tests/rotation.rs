@@ -48,11 +48,11 @@ enum Kind {
     Last,
     Counted,
     Isolated,
-    Fading,
+    Stable,
     Classic,
 }
 
-const ALL: [Kind; 6] = [Kind::First, Kind::Last, Kind::Counted, Kind::Isolated, Kind::Fading, Kind::Classic];
+const ALL: [Kind; 6] = [Kind::First, Kind::Last, Kind::Counted, Kind::Isolated, Kind::Stable, Kind::Classic];
 
 fn filter(kind: Kind) -> FilterSpec {
     let prior = PriorSpec::Constant(ArrivalShare::new(0.001).unwrap());
@@ -61,9 +61,9 @@ fn filter(kind: Kind) -> FilterSpec {
             FilterSpec::Timing { spec: TimingSpec::time(WINDOW_MS, LATENESS_MS, 1 << 20).unwrap(), prior }
         }
         Kind::Counted => FilterSpec::Timing { spec: TimingSpec::count(500, 1 << 20).unwrap(), prior },
-        Kind::Fading => {
+        Kind::Stable => {
             let spec = StableSpec::new(CellLayout::in_memory(1 << 12).unwrap(), 4, 32, 7, RaiseRule::Stable).unwrap();
-            FilterSpec::Fading { spec, scale: ImportanceScale::new(10.0, 7).unwrap() }
+            FilterSpec::Stable { spec, scale: ImportanceScale::new(10.0, 7).unwrap() }
         }
         Kind::Classic => FilterSpec::Classic { size: CellLayout::in_memory(1 << 20).unwrap(), hashes: 6, share: None },
     }

@@ -222,17 +222,17 @@ fn isolating_and_evicting_keys_forgets_nothing() {
 
 #[test]
 fn every_filter_continues_from_its_snapshot() {
-    let fading = |rule| FilterSpec::Fading {
+    let stable = |rule| FilterSpec::Stable {
         spec: StableSpec::new(CellLayout::in_memory(4096).unwrap(), 4, 8, 7, rule).unwrap(),
         scale: ImportanceScale::new(5.0, 7).unwrap(),
     };
     let classic = FilterSpec::Classic { size: CellLayout::in_memory(4096).unwrap(), hashes: 4, share: None };
     let specs = [
-        DedupSpec::new(fading(Raise::Stable), Seen::Last),
-        DedupSpec::new(fading(Raise::two_class(7)), Seen::Last),
-        DedupSpec::new(fading(Raise::MultiClass), Seen::Last),
-        DedupSpec::new(fading(Raise::Harmonic), Seen::Last),
-        DedupSpec::new(fading(Raise::HarmonicLiteral), Seen::Last),
+        DedupSpec::new(stable(Raise::Stable), Seen::Last),
+        DedupSpec::new(stable(Raise::two_class(7)), Seen::Last),
+        DedupSpec::new(stable(Raise::MultiClass), Seen::Last),
+        DedupSpec::new(stable(Raise::Harmonic), Seen::Last),
+        DedupSpec::new(stable(Raise::HarmonicLiteral), Seen::Last),
         DedupSpec::new(classic, Seen::First),
         isolating(4096),
     ];

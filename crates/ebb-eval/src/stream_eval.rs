@@ -215,7 +215,7 @@ fn verdict_totals(counts: &VerdictCounts) -> VerdictTotals {
 fn clock_spec(dedup: &DedupSpec) -> Option<ClockSpec> {
     match &dedup.filter {
         FilterSpec::Timing { spec, .. } => Some(spec.clock()),
-        FilterSpec::Fading { .. } | FilterSpec::Classic { .. } => None,
+        FilterSpec::Stable { .. } | FilterSpec::Classic { .. } => None,
     }
 }
 

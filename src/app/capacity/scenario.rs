@@ -133,7 +133,7 @@ impl Scenario {
     fn predict_errors(&self, filter: &FilterSpec, forecast: &mut FilterForecast) -> anyhow::Result<()> {
         match filter {
             FilterSpec::Timing { spec, .. } => self.predict_timing_errors(spec, forecast)?,
-            FilterSpec::Fading { spec, .. } => {
+            FilterSpec::Stable { spec, .. } => {
                 let law = StationaryDistribution::new(spec, &ValueShares::uniform(spec.max_value()))
                     .context("the filter has no steady state")?;
                 forecast.false_duplicate_share = law.false_duplicate_rate();

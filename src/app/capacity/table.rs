@@ -113,7 +113,7 @@ pub(super) fn layout(filter: &FilterSpec) -> String {
             let (bits, cells, blocks) = (spec.timer_bits(), spec.cells_per_item(), spec.oldest_live_age());
             format!("timing filter: {bits}-bit timers, {cells} cells per item {placement}, {blocks} blocks of {block}")
         }
-        FilterSpec::Fading { spec, .. } => {
+        FilterSpec::Stable { spec, .. } => {
             let (top, hashes, decrements) = (spec.max_value(), spec.hasher().hashes(), spec.decrements());
             format!(
                 "filter that forgets at random: counters up to {top}, {hashes} cells per item, {decrements} decrements per event"

@@ -28,7 +28,7 @@ pub(super) fn dedup_spec(dedup: &DedupConfig, numbers: &[Path], reader: &Reader)
         (FilterSpec::Timing { spec, prior }, filters) => {
             Some(isolation_spec(spec, *prior, filters as u32, dedup.seen)?)
         }
-        (FilterSpec::Fading { .. } | FilterSpec::Classic { .. }, _) => {
+        (FilterSpec::Stable { .. } | FilterSpec::Classic { .. }, _) => {
             anyhow::bail!("isolate: requires filter: timing")
         }
     };
@@ -69,11 +69,11 @@ pub(in crate::app) fn filter_spec(dedup: &DedupConfig) -> anyhow::Result<FilterS
         FilterKind::ImportanceMc => |_| RaiseRule::MultiClass,
         FilterKind::ImportanceH => |_| RaiseRule::Harmonic,
     };
-    fading_spec(dedup, raise_rule)
+    stable_spec(dedup, raise_rule)
 }
 
 /// A filter whose counters are decremented at random.
-fn fading_spec(dedup: &DedupConfig, raise_rule: fn(u8) -> RaiseRule) -> anyhow::Result<FilterSpec> {
+fn stable_spec(dedup: &DedupConfig, raise_rule: fn(u8) -> RaiseRule) -> anyhow::Result<FilterSpec> {
     let bits = dedup.bits.context("bits: has no value")?;
     let top = ((1u16 << bits) - 1) as u8;
     let spec = StableSpec::new(CellLayout::in_memory(memory(dedup))?, cells(dedup)?, 1, top, raise_rule(top))?;
@@ -81,7 +81,7 @@ fn fading_spec(dedup: &DedupConfig, raise_rule: fn(u8) -> RaiseRule) -> anyhow::
         Some(decrements) => spec.with_decrements(decrements as u32)?,
         None => tune_decrements(&spec, &ValueShares::uniform(top), dedup.tuning_error())?,
     };
-    Ok(FilterSpec::Fading { spec, scale: ImportanceScale::new(dedup.importance_max, top)? })
+    Ok(FilterSpec::Stable { spec, scale: ImportanceScale::new(dedup.importance_max, top)? })
 }
 
 fn cells(dedup: &DedupConfig) -> anyhow::Result<u8> {
@@ -112,7 +112,7 @@ fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
         (FilterSizing::Error { error, items }, ..) => planned(items, Budget::Error(error)),
         (FilterSizing::Memory(memory), Some(bits), Some(cells), Some(blocks)) => {
             let layout = CellLayout::Lines(memory.0 / shares / LINE_BYTES);
-            Ok(TimingSpec::new(drive(span, blocks), layout, bits as u8, cells as u8)?)
+            Ok(TimingSpec::new(clock_spec(span, blocks), layout, bits as u8, cells as u8)?)
         }
         (FilterSizing::Memory(memory), ..) => {
             let items = dedup.expected_items().context("neither the layout nor the expected traffic is known")?;
@@ -122,7 +122,7 @@ fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
 }
 
 /// Divides the window and its lateness into blocks.
-fn drive(span: sizing::WindowLength, blocks: u64) -> ClockSpec {
+fn clock_spec(span: sizing::WindowLength, blocks: u64) -> ClockSpec {
     match span {
         sizing::WindowLength::Time { window_ms, lateness_ms } => {
             let tick_ms = window_ms.saturating_add(lateness_ms).div_ceil(blocks).clamp(1, window_ms.max(1));

@@ -13,13 +13,13 @@ pub(super) fn is_late(filter: &TimingFilter, time_ms: i64) -> bool {
 
 /// The ages of the block in which the item's oldest timer was written.
 pub(super) fn age_range(filter: &TimingFilter, reading: &Reading) -> Option<AgeRange> {
-    let drive = filter.spec().clock();
+    let clock = filter.spec().clock();
     let (age, now) = (i64::from(reading.age?), filter.now()?);
-    let length = i64::try_from(drive.block()).ok()?;
+    let length = i64::try_from(clock.block()).ok()?;
     let start = (now.div_euclid(length).saturating_sub(age)).saturating_mul(length);
     let min = now.saturating_sub(start.saturating_add(length)).saturating_add(1).max(0) as u64;
     let below = now.saturating_sub(start).saturating_add(1).max(0) as u64;
-    Some(match drive {
+    Some(match clock {
         ClockSpec::Time { .. } => AgeRange { min: Span::Milliseconds(min), below: Span::Milliseconds(below) },
         ClockSpec::Count { .. } => AgeRange { min: Span::Events(min), below: Span::Events(below) },
     })

@@ -25,7 +25,7 @@ pub enum FilterSpec {
         prior: PriorSpec,
     },
     /// Stable and importance-aware Bloom filters: they forget at random.
-    Fading {
+    Stable {
         /// Memory and rate of forgetting.
         spec: StableSpec,
         /// Maps importance to cell values.
@@ -51,7 +51,7 @@ impl FilterSpec {
     pub(super) fn timing(&self) -> Option<&TimingSpec> {
         match self {
             Self::Timing { spec, .. } => Some(spec),
-            Self::Fading { .. } | Self::Classic { .. } => None,
+            Self::Stable { .. } | Self::Classic { .. } => None,
         }
     }
 
@@ -65,7 +65,7 @@ impl FilterSpec {
                     PriorSpec::Learned(_) => 1,
                 });
             }
-            Self::Fading { spec, scale } => {
+            Self::Stable { spec, scale } => {
                 writer.u8(1);
                 spec.encode(writer);
                 scale.encode(writer);
@@ -99,7 +99,7 @@ pub(super) fn write_timing(spec: &TimingSpec, writer: &mut Writer) {
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
     Timing(Box<InferentialFilter>),
-    Fading(FadingView),
+    Stable(StableView),
     Classic(ClassicView),
 }
 
@@ -114,7 +114,7 @@ impl Filter {
     pub(super) fn new(spec: &FilterSpec, seen: Seen) -> Result<Self, ViewError> {
         Ok(match *spec {
             FilterSpec::Timing { spec, prior } => Self::Timing(Box::new(InferentialFilter::new(spec, seen, prior)?)),
-            FilterSpec::Fading { spec, scale } => Self::Fading(FadingView { filter: StableFilter::new(spec), scale }),
+            FilterSpec::Stable { spec, scale } => Self::Stable(StableView { filter: StableFilter::new(spec), scale }),
             FilterSpec::Classic { size, hashes, share } => {
                 Self::Classic(ClassicView { filter: ClassicFilter::new(size, hashes)?, share, seen })
             }
@@ -124,7 +124,7 @@ impl Filter {
     pub(super) fn fill(&self) -> f64 {
         match self {
             Self::Timing(filter) => filter.filter().fill(),
-            Self::Fading(fading) => 1.0 - fading.filter.zero_share(),
+            Self::Stable(stable) => 1.0 - stable.filter.zero_share(),
             Self::Classic(classic) => classic.filter.fill(),
         }
     }
@@ -132,7 +132,7 @@ impl Filter {
     pub(super) fn false_duplicate_rate(&self) -> f64 {
         match self {
             Self::Timing(filter) => filter.filter().false_duplicate_rate(),
-            Self::Fading(fading) => fading.filter.false_duplicate_rate(),
+            Self::Stable(stable) => stable.filter.false_duplicate_rate(),
             Self::Classic(classic) => classic.filter.false_duplicate_rate(),
         }
     }
@@ -140,7 +140,7 @@ impl Filter {
     pub(super) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Timing(filter) => filter.filter().memory_bytes(),
-            Self::Fading(fading) => fading.filter.spec().cell_bytes() as u64,
+            Self::Stable(stable) => stable.filter.spec().cell_bytes() as u64,
             Self::Classic(classic) => classic.filter.hasher().cells().div_ceil(8),
         }
     }
@@ -152,7 +152,7 @@ impl Filter {
                 Some((_, calibration)) if !calibration.is_trusted() => Basis::Miscalibrated,
                 Some(_) | None => Basis::Posterior,
             },
-            Self::Fading(_) => Basis::Standard,
+            Self::Stable(_) => Basis::Standard,
             Self::Classic(classic) => {
                 if classic.share.is_some() {
                     Basis::Posterior
@@ -167,14 +167,14 @@ impl Filter {
     pub(super) fn calibration_error(&self) -> Option<f64> {
         match self {
             Self::Timing(filter) => filter.learned().map(|(_, calibration)| calibration.error()),
-            Self::Fading(_) | Self::Classic(_) => None,
+            Self::Stable(_) | Self::Classic(_) => None,
         }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Timing(filter) => filter.encode(),
-            Self::Fading(fading) => fading.filter.encode(),
+            Self::Stable(stable) => stable.filter.encode(),
             Self::Classic(classic) => classic.filter.encode(),
         }
     }
@@ -185,12 +185,12 @@ impl Filter {
             FilterSpec::Timing { spec, prior } => {
                 Self::Timing(Box::new(InferentialFilter::decode(spec, seen, prior, bytes)?))
             }
-            FilterSpec::Fading { spec, scale } => {
+            FilterSpec::Stable { spec, scale } => {
                 let filter = StableFilter::decode(bytes)?;
                 if *filter.spec() != spec {
-                    return Err(CodecError::invalid("fading filter", "its shape differs from the configured one"));
+                    return Err(CodecError::invalid("stable filter", "its shape differs from the configured one"));
                 }
-                Self::Fading(FadingView { filter, scale })
+                Self::Stable(StableView { filter, scale })
             }
             FilterSpec::Classic { size, hashes, share } => {
                 let filter = ClassicFilter::decode(bytes)?;
@@ -205,12 +205,12 @@ impl Filter {
 
 /// A stable or importance-aware filter: every observation renews the item's cells.
 #[derive(Debug, Clone)]
-pub(super) struct FadingView {
+pub(super) struct StableView {
     filter: StableFilter,
     scale: ImportanceScale,
 }
 
-impl FadingView {
+impl StableView {
     pub(super) fn observe(&mut self, lookup: &Lookup<'_>, draws: &mut Random) -> Answer {
         let value = lookup.importance.map_or(self.filter.spec().max_value(), |importance| self.scale.value(importance));
         plain_answer(self.filter.observe(lookup.item, value, draws))

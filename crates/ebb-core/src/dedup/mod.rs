@@ -61,7 +61,7 @@ impl Dedup {
         let answer = match (&mut self.isolation, lookup.key, &mut self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.observe(key, &question, shared),
             (_, _, Filter::Timing(filter)) => filter.observe(&question),
-            (_, _, Filter::Fading(filter)) => Some(filter.observe(lookup, draws)),
+            (_, _, Filter::Stable(filter)) => Some(filter.observe(lookup, draws)),
             (_, _, Filter::Classic(filter)) => Some(filter.observe(&question)),
         };
         Ok(match previous.or(answer) {
@@ -82,7 +82,7 @@ impl Dedup {
         match (&self.isolation, lookup.key, &self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.ask(key, question, shared),
             (_, _, Filter::Timing(filter)) => filter.ask(question),
-            (_, _, Filter::Fading(filter)) => filter.ask(question.item),
+            (_, _, Filter::Stable(filter)) => filter.ask(question.item),
             (_, _, Filter::Classic(filter)) => filter.ask(question),
         }
     }
@@ -121,7 +121,7 @@ impl Dedup {
         let filter = match (&self.isolation, lookup.key, &self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.filter_of(key, shared),
             (_, _, Filter::Timing(filter)) => filter,
-            (_, _, Filter::Fading(_) | Filter::Classic(_)) => return Ok(None),
+            (_, _, Filter::Stable(_) | Filter::Classic(_)) => return Ok(None),
         };
         let explanation = filter.explain(&question);
         let ages = |block: u8| age_range(filter.filter(), &Reading { age: Some(block), cells: 1, oldest: 1 });
@@ -193,7 +193,7 @@ impl Dedup {
     fn timing_filter(&self) -> Option<&TimingFilter> {
         match &self.filter {
             Filter::Timing(filter) => Some(filter.filter()),
-            Filter::Fading(_) | Filter::Classic(_) => None,
+            Filter::Stable(_) | Filter::Classic(_) => None,
         }
     }
 

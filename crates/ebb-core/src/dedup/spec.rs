@@ -52,7 +52,7 @@ impl DedupSpec {
                 }
                 ClockSpec::Count { window, block } => Retention::Events(window.saturating_add(block)),
             },
-            FilterSpec::Fading { spec, .. } => Retention::Events(fading_retention(spec)),
+            FilterSpec::Stable { spec, .. } => Retention::Events(stable_retention(spec)),
             FilterSpec::Classic { .. } => Retention::Forever,
         }
     }
@@ -127,7 +127,7 @@ impl DedupSpec {
 
 /// Number of events after which a filter that forgets at random has lost nearly everything. Each event decrements
 /// `decrements` cells, so a cell at the top value is expected to reach zero after top × cells / decrements events.
-fn fading_retention(spec: &StableSpec) -> u64 {
+fn stable_retention(spec: &StableSpec) -> u64 {
     const SAFETY_FACTOR: u64 = 4;
     let decrements = u64::from(spec.decrements().max(1));
     (u64::from(spec.max_value()) * SAFETY_FACTOR).saturating_mul(spec.hasher().cells().div_ceil(decrements))
