@@ -85,7 +85,7 @@ fn same_tier_restricted_and_unlisted_modules_are_reported() {
         (&CORE, "event.rs", "use super::plan;", "event may not use plan: it is not in a lower tier"),
         (&CORE, "event.rs", "use crate::Plan;", "event may not use lib: it is not in a lower tier"),
         (&CORE, "event.rs", "use crate::*;", "event may not use lib: it is not in a lower tier"),
-        (&TRAFFIC, "aim.rs", "use super::Traffic;", "aim may not use lib: it is not in a lower tier"),
+        (&TRAFFIC, "targets.rs", "use super::Traffic;", "targets may not use lib: it is not in a lower tier"),
         (&SERVICE, "http/mod.rs", "use crate::config;", "http may not use config: only telemetry, app, cli, main may"),
         (&SERVICE, "cli.rs", "use crate::metrics;", "cli may not use metrics: only kafka, workers, http, app may"),
         (&SERVICE, "app.rs", "use crate::utils;", unlisted),
@@ -105,7 +105,7 @@ fn restricted_crates_impure_names_and_unexplained_unsafe_are_reported() {
         (&SERVICE, "app.rs", "use hyper_util::rt;", "app may not name hyper_util: only http may"),
         (&CORE, "event.rs", "use std::collections::HashMap;", "HashMap may not be named in a pure crate"),
         (&SKETCH, "hash.rs", "let t = SystemTime::now();", "SystemTime may not be named in a pure crate"),
-        (&TRAFFIC, "draw.rs", "let t = Instant::now();", "Instant::now may not be named in a pure crate"),
+        (&TRAFFIC, "targets.rs", "let t = Instant::now();", "Instant::now may not be named in a pure crate"),
         (&SERVICE, "app.rs", "// unsafe\nunsafe {}", "unsafe code without a reason in the module documentation"),
     ] {
         let line = 1 + source.matches('\n').count();

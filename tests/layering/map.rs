@@ -67,7 +67,7 @@ pub const CORE: CrateMap = CrateMap {
         &["lib"],
     ],
     // The plan is built from the specifications of the views, and these views refer back to it.
-    exceptions: &[("aggregate", "plan"), ("dedup", "key_rotation"), ("dedup", "lib")],
+    exceptions: &[("aggregate", "plan"), ("dedup", "key_rotation"), ("dedup", "shard")],
     used_by: &[],
     external: &[],
     forbidden: IMPURE,
@@ -76,10 +76,10 @@ pub const CORE: CrateMap = CrateMap {
 pub const TRAFFIC: CrateMap = CrateMap {
     sources: "crates/ebb-traffic/src",
     tiers: &[
-        &["aim", "draw"],
+        &["distributions", "targets"],
         &["options"],
-        &["catalog", "rhythm"],
-        &["cast"],
+        &["arrivals", "catalog"],
+        &["visitors"],
         &["json"],
         &["click"],
         &["requests"],
