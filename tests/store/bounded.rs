@@ -1,4 +1,4 @@
-//! What the store costs: disk for what is alive, and time for those who append while a checkpoint is written.
+//! Disk usage of the store, and latency of appends while a checkpoint is written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use ebb::store::{NextOffset, Store};
 
 use crate::support::{Draws, batch, identity, open, replayed, shard};
 
-fn is_shareable<T: Send + Sync>(_: &T) {}
+fn assert_send_and_sync<T: Send + Sync>(_: &T) {}
 
 fn rounds() -> u64 {
     std::env::var("EBB_ROUNDS").map_or(25, |rounds| rounds.parse().expect("a number"))
 }
 
 #[test]
-fn the_disk_stays_within_ten_times_what_is_alive() {
+fn disk_usage_stays_within_ten_times_the_live_data() {
     const STATE_BYTES: usize = 3 << 20;
     const RECORD_BYTES: usize = 500;
     let dir = tempfile::tempdir().unwrap();
@@ -39,18 +39,18 @@ fn the_disk_stays_within_ten_times_what_is_alive() {
     }
     let of_newest = (sizes[sizes.len() - 1] << 20) as f64 / (2.0 * STATE_BYTES as f64);
     println!(
-        "disk: worst {worst:.2}x of what is alive (3 generations and journal), at the end {of_newest:.1}x of the newest states"
+        "disk: at worst {worst:.2}x the live data (3 generations and journal), finally {of_newest:.1}x the newest states"
     );
     println!("disk: MiB after each round {sizes:?}");
     assert!(worst <= 10.0, "{worst}");
-    assert!(sizes[sizes.len() - 1] <= sizes[8] * 3 / 2, "it grows: {sizes:?}");
+    assert!(sizes[sizes.len() - 1] <= sizes[8] * 3 / 2, "disk usage grows: {sizes:?}");
 }
 
 #[test]
-fn a_store_that_outgrew_its_contents_is_written_anew_when_it_is_opened() {
+fn bloated_store_is_compacted_when_opened() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
-    store.put_metadata("fact", b"kept").unwrap();
+    store.put_metadata("name", b"value").unwrap();
     store.append(&[batch(&shard(1), 7, 100, 500)]).unwrap();
     store.save(&shard(1), &identity(), NextOffset(9), b"another").unwrap();
     for (round, bytes) in [20 << 20, 20 << 20, 1000, 1000, 1000].into_iter().enumerate() {
@@ -60,7 +60,7 @@ fn a_store_that_outgrew_its_contents_is_written_anew_when_it_is_opened() {
     drop(store);
     let (store, report) = open(dir.path());
     assert!(report.compacted_from.is_some(), "{report:?} at {before}");
-    println!("disk: {before} bytes before, {} after it was written anew", store.disk_bytes());
+    println!("disk: {before} bytes before compaction, {} after", store.disk_bytes());
     assert!(store.disk_bytes() < 4 << 20, "{}", store.disk_bytes());
     for generation in [3, 4, 5] {
         let loaded = store.load(&shard(0), &identity(), Some(NextOffset(generation - 1))).unwrap();
@@ -68,17 +68,13 @@ fn a_store_that_outgrew_its_contents_is_written_anew_when_it_is_opened() {
     }
     assert_eq!(store.load(&shard(1), &identity(), None).unwrap().checkpoint.unwrap().state, b"another");
     assert_eq!(replayed(&store, &shard(1), 7, |_| 500).0, (7..107).collect::<Vec<_>>());
-    assert_eq!(store.get_metadata("fact").unwrap().as_deref(), Some(&b"kept"[..]));
-    assert_eq!(
-        std::fs::read_dir(dir.path()).unwrap().count(),
-        4,
-        "nothing is left beside lock, db, acknowledged and room"
-    );
+    assert_eq!(store.get_metadata("name").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4, "only lock, db, acknowledged and room are left");
     drop(store);
     assert_eq!(open(dir.path()).1, Default::default());
 }
 
-/// The slowest of the appends made until `done`.
+/// Appends until `done`; returns the longest duration and the number of appends.
 fn slowest_append(store: &Store, done: &AtomicBool) -> (Duration, u64) {
     let (mut slowest, mut next) = (Duration::ZERO, 0);
     while !done.load(Ordering::Acquire) {
@@ -91,15 +87,15 @@ fn slowest_append(store: &Store, done: &AtomicBool) -> (Duration, u64) {
 }
 
 #[test]
-fn an_append_does_not_wait_for_a_large_checkpoint() {
+fn append_does_not_wait_for_a_large_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
-    is_shareable(&store);
+    assert_send_and_sync(&store);
     let begun = Instant::now();
     for step in 0..200 {
         store.append(&[batch(&shard(2), step * 100, 100, 200)]).unwrap();
     }
-    println!("an append of 100 records of 200 bytes takes {:?} alone", begun.elapsed() / 200);
+    println!("an append of 100 records of 200 bytes takes {:?} on its own", begun.elapsed() / 200);
     let state = Draws(5).bytes(48 << 20);
     let done = AtomicBool::new(false);
     let (took, (slowest, appends)) = std::thread::scope(|scope| {
@@ -110,7 +106,7 @@ fn an_append_does_not_wait_for_a_large_checkpoint() {
         done.store(true, Ordering::Release);
         (took, appends.join().unwrap())
     });
-    println!("48 MiB saved in {took:?}; {appends} appends meanwhile, the slowest {slowest:?}");
+    println!("48 MiB saved in {took:?} during {appends} appends, the slowest took {slowest:?}");
     assert!(slowest < took / 3, "{slowest:?} of {took:?}");
     assert!(appends > 20);
 }

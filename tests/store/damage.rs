@@ -1,4 +1,4 @@
-//! Surgery on copies of a store: whatever was done to its files, what comes back was once saved, or nothing does.
+//! Damaged files and values: the store returns what was once saved, or nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,20 +12,20 @@ use crate::support::{Draws, batch, child, finish_within, identity, open, options
 
 const SHARDS: u32 = 3;
 const RECORD_BYTES: usize = 200;
-const CASES_A_CHILD: u64 = 30;
+const CASES_PER_CHILD: u64 = 30;
 
-/// Everything that was ever saved, and how far each journal was acknowledged.
+/// Everything that was ever saved, and the acknowledged end of each journal.
 #[derive(Default)]
-struct Truth {
+struct SavedData {
     states: BTreeMap<(ShardId, u64), (NextOffset, Vec<u8>)>,
     acknowledged: BTreeMap<ShardId, u64>,
 }
 
-/// A store with several shards, generations and a journal that was truncated; `dir` holds it as a kill would leave it.
-fn write_store(dir: &Path, seed: u64) -> Truth {
+/// Writes a store with several shards, generations and truncated journals to `dir`, as a kill would leave it.
+fn write_store(dir: &Path, seed: u64) -> SavedData {
     let work = tempfile::tempdir().unwrap();
-    // Both stores serve the same log under the same configuration: only their names tell them apart.
-    let mut truth = Truth::default();
+    // Both stores have the same log and configuration: only their ids differ.
+    let mut truth = SavedData::default();
     let mut draws = Draws(seed);
     let (store, _) = open(work.path());
     store.put_metadata("partitions", b"3").unwrap();
@@ -44,7 +44,7 @@ fn write_store(dir: &Path, seed: u64) -> Truth {
         }
     }
     if seed.is_multiple_of(2) {
-        // Opening writes a snapshot of the pages: from then on damage is met when a page is read, not when sled opens.
+        // Opening writes a page snapshot: from then on sled detects damage when it reads a page, not when it opens.
         drop(store);
         drop(open(work.path()));
     }
@@ -87,11 +87,11 @@ fn overwrite(path: &Path, at: u64, change: impl FnOnce(&mut Vec<u8>), length: us
     file.write_all(&bytes).unwrap();
 }
 
-/// Does something bad to the files in `dir`; says what. `other` is another store, to take foreign files from.
+/// Damages the files in `dir` and describes how. `other` is a store to take foreign files from.
 fn damage_files(dir: &Path, other: &Path, draws: &mut Draws) -> String {
     let files = files(dir);
     let log = dir.join("db/db");
-    // Most of what matters is in the log.
+    // Mostly the log, which holds most of the data.
     let chosen = if draws.below(3) > 0 { log.clone() } else { files[draws.below(files.len() as u64) as usize].clone() };
     let length = fs::metadata(&chosen).unwrap().len().max(1);
     let name = chosen.strip_prefix(dir).unwrap().display().to_string();
@@ -142,7 +142,7 @@ fn damage_files(dir: &Path, other: &Path, draws: &mut Draws) -> String {
     }
 }
 
-/// Changes single values, as sled would return them after a fault of its own.
+/// Changes single values, as a defect of sled might.
 fn damage_values(dir: &Path, draws: &mut Draws) -> String {
     let db = sled::open(dir.join("db")).unwrap();
     let kind = [b'c', b'm', b'j'][draws.below(3) as usize];
@@ -175,11 +175,12 @@ fn damage_values(dir: &Path, draws: &mut Draws) -> String {
     format!("a value of kind {} {done}", kind as char)
 }
 
-/// Reads everything; returns (shards with the newest checkpoint, with an older one, journals that report a loss).
-fn check(dir: &Path, truth: &Truth, marks_are_whole: bool) -> Result<[u64; 4], StoreError> {
+/// Reads everything; returns the numbers of newest checkpoints, older checkpoints, journals with a loss, and quarantined
+/// stores.
+fn check(dir: &Path, truth: &SavedData, expects_all_records: bool) -> Result<[u64; 4], StoreError> {
     let (store, report) = Store::open(dir, StoreOptions { deadline: Duration::from_secs(5), ..options() })?;
-    if let Some(aside) = &report.quarantined {
-        println!("set aside, {} rescued: {}", aside.rescued, aside.reason);
+    if let Some(quarantined) = &report.quarantined {
+        println!("quarantined, {} values rescued: {}", quarantined.rescued, quarantined.reason);
     }
     let mut seen = [0, 0, 0, u64::from(report.quarantined.is_some())];
     for (shard, acknowledged) in &truth.acknowledged {
@@ -188,18 +189,18 @@ fn check(dir: &Path, truth: &Truth, marks_are_whole: bool) -> Result<[u64; 4], S
             None => NextOffset(0),
             Some(checkpoint) => {
                 let (next, state) = &truth.states[&(shard.clone(), checkpoint.generation)];
-                assert!(checkpoint.next == *next && checkpoint.state == *state, "a wrong state was returned");
+                assert!(checkpoint.next == *next && checkpoint.state == *state, "wrong state");
                 seen[usize::from(checkpoint.generation < 5)] += 1;
                 checkpoint.next
             }
         };
         let mut at = from.0;
         let mut lost = false;
-        for logged in store.replay(shard, from)? {
-            match logged {
-                Ok(logged) => {
-                    assert_eq!(logged.offset, at, "a record was skipped");
-                    assert_eq!(logged.record, record(shard, at, RECORD_BYTES), "a wrong record was returned");
+        for replayed in store.replay(shard, from)? {
+            match replayed {
+                Ok(replayed) => {
+                    assert_eq!(replayed.offset, at, "skipped record");
+                    assert_eq!(replayed.record, record(shard, at, RECORD_BYTES), "wrong record");
                     at += 1;
                 }
                 Err(StoreError::RecordsLost { range: gap, .. }) => {
@@ -210,13 +211,16 @@ fn check(dir: &Path, truth: &Truth, marks_are_whole: bool) -> Result<[u64; 4], S
                 Err(error) => return Err(error),
             }
         }
-        assert!(at == *acknowledged || lost || !marks_are_whole, "{shard} ends at {at} of {acknowledged} in silence");
+        assert!(
+            at == *acknowledged || lost || !expects_all_records,
+            "{shard} ends at {at} of {acknowledged} without an error"
+        );
     }
     Ok(seen)
 }
 
-/// A damaged store goes on: what is saved in it is there at the next opening.
-fn goes_on(dir: &Path) -> Result<(), StoreError> {
+/// Saves into a damaged store and reads the values back after reopening it.
+fn save_and_reopen(dir: &Path) -> Result<(), StoreError> {
     let (store, _) = Store::open(dir, options())?;
     let state = Draws(1).bytes(100_000);
     for partition in 0..SHARDS {
@@ -238,20 +242,20 @@ fn goes_on(dir: &Path) -> Result<(), StoreError> {
 }
 
 #[test]
-#[ignore = "run by the test below, in a process of its own"]
-fn surgeries() {
+#[ignore = "run as a child process by the test below"]
+fn damage_child() {
     let Ok(first) = std::env::var("EBB_FIRST_CASE") else { return };
     let first: u64 = first.parse().unwrap();
     std::panic::set_hook(Box::new(|info| {
-        // sled panics on some damage; that is contained and expected. Ours are not.
+        // Panics of sled are expected and caught; panics of the test are not.
         let thread = std::thread::current().name().unwrap_or("").to_owned();
-        if thread.contains("surgeries") {
+        if thread.contains("damage_child") {
             eprintln!("{info}");
         }
     }));
     let (even, odd) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let truths = [write_store(even.path(), 2), write_store(odd.path(), 3)];
-    for case in first..first + CASES_A_CHILD {
+    for case in first..first + CASES_PER_CHILD {
         let mut draws = Draws(case);
         let side = (case % 2) as usize;
         let (template, other) = [(even.path(), odd.path()), (odd.path(), even.path())][side];
@@ -263,28 +267,28 @@ fn surgeries() {
             damage_files(dir.path(), other, &mut draws)
         };
         println!("case {case}: {done}");
-        let marks_are_whole = !done.contains("acknowledged");
-        let outcome = check(dir.path(), &truths[side], marks_are_whole);
-        // Damage that is only met when something is written fails the store; the next opening rescues what can be read.
-        let after = goes_on(dir.path()).or_else(|_| goes_on(dir.path()));
+        let expects_all_records = !done.contains("acknowledged");
+        let outcome = check(dir.path(), &truths[side], expects_all_records);
+        // Damage that sled only detects in a write fails the store; the next open rescues the readable values.
+        let after = save_and_reopen(dir.path()).or_else(|_| save_and_reopen(dir.path()));
         println!("outcome {case}: {outcome:?} then {after:?}");
     }
     println!("finished");
 }
 
 #[test]
-fn damaged_stores_give_an_older_state_or_none_and_never_a_wrong_one() {
+fn damaged_store_returns_an_older_state_or_none_but_never_a_wrong_one() {
     let cases: u64 = std::env::var("EBB_CASES").map_or(240, |cases| cases.parse().expect("a number"));
     let (mut seen, mut refused, mut stuck, mut died) = ([0u64; 4], 0, 0, 0);
-    for first in (0..cases).step_by(CASES_A_CHILD as usize) {
-        let child = child("damage::surgeries").env("EBB_FIRST_CASE", first.to_string()).spawn().unwrap();
-        let (ended, said) = finish_within(child, Duration::from_secs(120));
-        let last = said.lines().rev().find(|line| line.starts_with("case")).unwrap_or("before the first").to_owned();
+    for first in (0..cases).step_by(CASES_PER_CHILD as usize) {
+        let child = child("damage::damage_child").env("EBB_FIRST_CASE", first.to_string()).spawn().unwrap();
+        let (ended, output) = finish_within(child, Duration::from_secs(120));
+        let last = output.lines().rev().find(|line| line.starts_with("case")).unwrap_or("before the first").to_owned();
         if !ended.is_some_and(|status| status.success()) {
-            eprintln!("died (a wrong answer, a panic) or hung in {last}\n{said}");
+            eprintln!("wrong data, panic or hang in {last}\n{output}");
             died += 1;
         }
-        for line in said.lines().filter(|line| line.starts_with("outcome")) {
+        for line in output.lines().filter(|line| line.starts_with("outcome")) {
             match line.split_once("Ok([").and_then(|(_, rest)| rest.split_once(']')) {
                 Some((counts, _)) => {
                     counts.split(", ").zip(&mut seen).for_each(|(n, sum)| *sum += n.parse::<u64>().unwrap())
@@ -297,12 +301,13 @@ fn damaged_stores_give_an_older_state_or_none_and_never_a_wrong_one() {
             }
         }
     }
-    let [newest, older, lost, aside] = seen;
+    let [newest, older, lost, quarantined] = seen;
     println!(
         "damage: {cases} cases of {SHARDS} shards: {newest} newest, {older} older, {} none; {lost} journals report a loss; \
-         {aside} stores set aside, {refused} refused to open; {stuck} could not go on; {died} gave a wrong answer, panicked or hung",
+         {quarantined} stores quarantined, {refused} did not open; {stuck} could not be written afterwards; {died} returned wrong \
+         data, panicked or hung",
         cases * u64::from(SHARDS) - newest - older
     );
-    assert!(newest > 0 && older > 0 && lost > 0 && aside > 0, "the damage does too little");
+    assert!(newest > 0 && older > 0 && lost > 0 && quarantined > 0, "the damage has too little effect");
     assert_eq!((died, refused, stuck), (0, 0, 0));
 }

@@ -1,4 +1,4 @@
-//! A disk that fills up: refused in time, nothing broken, and everything goes on when there is room again.
+//! A full disk: writes are refused in time, nothing is damaged, and writing resumes when space is freed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,26 @@ use crate::support::{Draws, batch, child, finish_within, identity, options, repl
 const DEADLINE: Duration = Duration::from_secs(2);
 const STATE_BYTES: usize = 2 << 20;
 
-/// A small disk of its own.
+/// A small tmpfs.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// `None`, with a message, where mounting is not allowed.
+    /// Returns `None` with a message if mounting is not permitted.
     fn mount() -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(dir.path()).output();
         if mounted.as_ref().is_ok_and(|output| output.status.success()) {
             return Some(Self(dir));
         }
-        eprintln!("SKIPPED: a disk of its own cannot be mounted here ({mounted:?})");
+        eprintln!("SKIPPED: cannot mount a tmpfs ({mounted:?})");
         None
     }
 
     fn run(&self, test: &str) -> String {
         let child = child(test).env("EBB_DIR", self.0.path()).spawn().unwrap();
-        let (status, said) = finish_within(child, Duration::from_secs(100));
-        assert!(status.is_some_and(|status| status.success()), "{test}: {status:?}\n{said}");
-        said
+        let (status, output) = finish_within(child, Duration::from_secs(100));
+        assert!(status.is_some_and(|status| status.success()), "{test}: {status:?}\n{output}");
+        output
     }
 }
 
@@ -50,7 +50,7 @@ fn state(round: u64) -> Vec<u8> {
     Draws(round).bytes(STATE_BYTES)
 }
 
-/// Takes all the space but `leave` bytes.
+/// Fills the disk except for `leave` bytes.
 fn fill(filler: &Path, leave: u64) {
     let stat = rustix::fs::statvfs(filler.parent().unwrap()).unwrap();
     let free = stat.f_bavail * stat.f_frsize;
@@ -59,7 +59,7 @@ fn fill(filler: &Path, leave: u64) {
 
 #[test]
 #[ignore = "run by the tests below on a small disk"]
-fn guarded() {
+fn write_with_space_checks() {
     let Some((dir, filler)) = dirs() else { return };
     let options = StoreOptions { deadline: DEADLINE, reserve_bytes: 1 << 20, ..options() };
     let (store, _) = Store::open(&dir, options).unwrap();
@@ -72,7 +72,7 @@ fn guarded() {
         let begun = Instant::now();
         let refused = store.save(&shard(0), &identity(), NextOffset(next), &state(99));
         assert!(matches!(refused, Err(StoreError::DiskFull { .. })), "{refused:?}");
-        store.append(&[batch(&shard(0), next, 1, 1000)]).expect("there is room for a record");
+        store.append(&[batch(&shard(0), next, 1, 1000)]).expect("the disk has space for a record");
         next += 1;
         fs::remove_file(&filler).unwrap();
         fill(&filler, 1 << 19);
@@ -90,7 +90,7 @@ fn guarded() {
 
 #[test]
 #[ignore = "run by the tests below on a small disk"]
-fn unguarded() {
+fn write_without_space_checks() {
     let Some((dir, filler)) = dirs() else { return };
     let options = StoreOptions { deadline: DEADLINE, headroom: 0, ..options() };
     let (store, _) = Store::open(&dir, options).unwrap();
@@ -113,7 +113,7 @@ fn unguarded() {
 
 #[test]
 #[ignore = "run by the tests below on a small disk"]
-fn afterwards() {
+fn reopen_after_failure() {
     let Some((dir, filler)) = dirs() else { return };
     fs::remove_file(&filler).unwrap();
     let (store, report) = Store::open(&dir, options()).unwrap();
@@ -126,14 +126,14 @@ fn afterwards() {
 
 #[test]
 #[ignore = "run by the tests below on a small disk"]
-fn opened_when_full() {
+fn open_on_full_disk() {
     let Some((dir, filler)) = dirs() else { return };
     let (store, _) = Store::open(&dir, options()).unwrap();
     store.save(&shard(0), &identity(), NextOffset(3), &state(1)).unwrap();
     drop(store);
     fill(&filler, 0);
     for _ in 0..5 {
-        let (store, _) = Store::open(&dir, options()).expect("a store on a full disk opens");
+        let (store, _) = Store::open(&dir, options()).expect("the store opens on a full disk");
         let loaded = store.load(&shard(0), &identity(), None).unwrap();
         assert!(loaded.checkpoint.unwrap().state == state(1));
         let refused = store.save(&shard(0), &identity(), NextOffset(4), &state(2));
@@ -145,22 +145,25 @@ fn opened_when_full() {
 }
 
 #[test]
-fn a_store_opens_on_a_disk_that_is_full() {
+fn store_opens_on_a_full_disk() {
     let Some(disk) = SmallDisk::mount() else { return };
-    disk.run("disk_full::opened_when_full");
+    disk.run("disk_full::open_on_full_disk");
 }
 
 #[test]
-fn a_full_disk_is_refused_in_time_and_the_store_resumes_when_there_is_room() {
+fn writes_to_a_full_disk_are_refused_in_time_and_resume_when_space_is_freed() {
     let Some(disk) = SmallDisk::mount() else { return };
-    print!("disk full: {}", disk.run("disk_full::guarded").lines().find(|line| line.contains("resumed")).unwrap());
+    print!(
+        "disk full: {}",
+        disk.run("disk_full::write_with_space_checks").lines().find(|line| line.contains("resumed")).unwrap()
+    );
     println!();
 }
 
 #[test]
-fn a_disk_that_fills_unseen_fails_the_store_within_the_deadline_and_the_next_process_opens_it() {
+fn undetected_full_disk_fails_the_store_at_the_deadline_and_the_next_process_opens_it() {
     let Some(disk) = SmallDisk::mount() else { return };
-    let said = disk.run("disk_full::unguarded");
-    println!("disk full unseen: {}", said.lines().find(|line| line.contains("failed after")).unwrap());
-    disk.run("disk_full::afterwards");
+    let output = disk.run("disk_full::write_without_space_checks");
+    println!("disk full without space checks: {}", output.lines().find(|line| line.contains("failed after")).unwrap());
+    disk.run("disk_full::reopen_after_failure");
 }

@@ -6,7 +6,7 @@ use crate::support::{Draws, identity, open, options, shard};
 const MIB: usize = 1 << 20;
 
 #[test]
-fn a_state_of_any_size_comes_back_as_saved_before_and_after_a_reopen() {
+fn states_of_all_sizes_round_trip_before_and_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let sizes = [0, 1, 4095, 4096, 4097, MIB - 1, MIB, MIB + 1, 20 * MIB];
     let states: Vec<Vec<u8>> = sizes.iter().map(|size| Draws(*size as u64).bytes(*size)).collect();
@@ -34,17 +34,17 @@ fn a_state_of_any_size_comes_back_as_saved_before_and_after_a_reopen() {
 }
 
 #[test]
-fn the_newest_three_generations_are_kept_and_the_rest_leave_the_disk() {
+fn only_the_newest_three_generations_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     for round in 1..=12u64 {
         let saved = store.save(&shard(0), &identity(), NextOffset(round * 10), &Draws(round).bytes(2 * MIB)).unwrap();
         assert_eq!(saved.generation, round);
     }
-    for (at_most, expected) in [(None, Some(12)), (Some(119), Some(11)), (Some(100), Some(10)), (Some(99), None)] {
-        let loaded = store.load(&shard(0), &identity(), at_most.map(NextOffset)).unwrap();
-        let newer = loaded.refused.iter().filter(|(_, why)| matches!(why, CheckpointRefusal::Ahead(_))).count();
-        assert_eq!(newer as u64, 12 - expected.unwrap_or(9), "{at_most:?}");
+    for (max_next, expected) in [(None, Some(12)), (Some(119), Some(11)), (Some(100), Some(10)), (Some(99), None)] {
+        let loaded = store.load(&shard(0), &identity(), max_next.map(NextOffset)).unwrap();
+        let newer = loaded.refused.iter().filter(|(_, refusal)| matches!(refusal, CheckpointRefusal::Ahead(_))).count();
+        assert_eq!(newer as u64, 12 - expected.unwrap_or(9), "{max_next:?}");
         assert_eq!(loaded.checkpoint.as_ref().map(|checkpoint| checkpoint.generation), expected);
         if let Some(checkpoint) = loaded.checkpoint {
             assert_eq!(checkpoint.next, NextOffset(checkpoint.generation * 10));
@@ -54,7 +54,7 @@ fn the_newest_three_generations_are_kept_and_the_rest_leave_the_disk() {
 }
 
 #[test]
-fn numbers_go_on_after_a_reopen() {
+fn generation_numbers_continue_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     for round in 1..=5 {
         let (store, _) = open(dir.path());
@@ -63,7 +63,7 @@ fn numbers_go_on_after_a_reopen() {
 }
 
 #[test]
-fn a_checkpoint_of_another_identity_is_refused_with_the_reason() {
+fn checkpoint_of_another_identity_is_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     store.save(&shard(0), &identity(), NextOffset(5), b"state").unwrap();
@@ -90,7 +90,7 @@ fn a_checkpoint_of_another_identity_is_refused_with_the_reason() {
 }
 
 #[test]
-fn facts_are_kept_and_large_ones_refused() {
+fn metadata_survives_reopening_and_large_values_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     assert_eq!(store.get_metadata("partitions/clicks").unwrap(), None);
@@ -103,7 +103,7 @@ fn facts_are_kept_and_large_ones_refused() {
 }
 
 #[test]
-fn a_store_in_use_is_not_opened_twice() {
+fn store_in_use_cannot_be_opened_twice() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, _) = open(dir.path());
     let refused = ebb::store::Store::open(dir.path(), options());
@@ -111,24 +111,24 @@ fn a_store_in_use_is_not_opened_twice() {
 }
 
 #[test]
-fn a_disk_without_room_refuses_and_nothing_is_broken() {
+fn write_into_the_reserve_is_refused_and_the_store_stays_healthy() {
     let dir = tempfile::tempdir().unwrap();
-    let greedy = StoreOptions { reserve_bytes: 1 << 60, ..options() };
-    let (store, _) = ebb::store::Store::open(dir.path(), greedy).unwrap();
-    assert!(matches!(store.put_metadata("fact", b"1"), Err(StoreError::DiskFull { .. })));
+    let options = StoreOptions { reserve_bytes: 1 << 60, ..options() };
+    let (store, _) = ebb::store::Store::open(dir.path(), options).unwrap();
+    assert!(matches!(store.put_metadata("name", b"1"), Err(StoreError::DiskFull { .. })));
     assert_eq!(store.health(), ebb::store::StoreHealth::Healthy);
     store.save(&shard(0), &identity(), NextOffset(1), b"state").unwrap();
 }
 
 #[test]
-fn what_a_killed_process_left_half_done_is_removed_when_the_store_is_opened() {
+fn partial_files_and_orphan_chunks_of_a_killed_process_are_removed_on_open() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     store.save(&shard(0), &identity(), NextOffset(1), &Draws(1).bytes(10_000)).unwrap();
     drop(store);
     std::fs::write(dir.path().join("db/snap.0000000000000001.generating"), []).unwrap();
     let db = sled::open(dir.path().join("db"));
-    assert!(db.is_err(), "sled itself does not open it");
+    assert!(db.is_err(), "sled alone does not open it");
     std::fs::write(dir.path().join("db/snap.0000000000000001.generating"), []).unwrap();
     let (store, report) = open(dir.path());
     assert_eq!(report, OpenReport { removed_files: 1, ..OpenReport::default() });
@@ -145,5 +145,5 @@ fn what_a_killed_process_left_half_done_is_removed_when_the_store_is_opened() {
     drop(store);
     assert_eq!(open(dir.path()).1, OpenReport::default());
     let db = sled::open(dir.path().join("db")).unwrap();
-    assert_eq!(db.scan_prefix(b"c").count(), 3, "the chunks of the saved state are all that is left");
+    assert_eq!(db.scan_prefix(b"c").count(), 3, "only the chunks of the saved state are left");
 }

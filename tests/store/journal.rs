@@ -7,7 +7,7 @@ fn bounds(first: u64, next: u64) -> Option<JournalBounds> {
 }
 
 #[test]
-fn what_is_appended_is_replayed_from_any_position_before_and_after_a_reopen() {
+fn appended_records_are_replayed_from_any_offset_before_and_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let size = |offset: u64| [0, 1, 180, 4000, 5000, 70_000][offset as usize % 6];
     let (store, _) = open(dir.path());
@@ -34,7 +34,7 @@ fn what_is_appended_is_replayed_from_any_position_before_and_after_a_reopen() {
 }
 
 #[test]
-fn a_record_of_a_mebibyte_fits_and_a_larger_than_allowed_one_is_refused() {
+fn large_record_is_stored_and_oversized_record_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     store.append(&[batch(&shard(0), 0, 2, (1 << 20) + 4096)]).unwrap();
@@ -46,7 +46,7 @@ fn a_record_of_a_mebibyte_fits_and_a_larger_than_allowed_one_is_refused() {
 }
 
 #[test]
-fn records_that_do_not_follow_are_refused_for_all_shards_of_the_append() {
+fn out_of_order_append_is_refused_for_all_shards_of_the_append() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     store.append(&[batch(&shard(0), 10, 5, 10), batch(&shard(1), 0, 5, 10)]).unwrap();
@@ -59,7 +59,7 @@ fn records_that_do_not_follow_are_refused_for_all_shards_of_the_append() {
 }
 
 #[test]
-fn the_journal_is_truncated_behind_the_oldest_checkpoint_and_no_further() {
+fn journal_is_truncated_only_up_to_the_oldest_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     for step in 0..50 {
@@ -68,7 +68,7 @@ fn the_journal_is_truncated_behind_the_oldest_checkpoint_and_no_further() {
     assert_eq!(
         store.truncate(&shard(0), NextOffset(400)).unwrap(),
         Some(NextOffset(0)),
-        "no checkpoint, no truncation"
+        "no truncation without a checkpoint"
     );
     for next in [105, 200, 300] {
         store.save(&shard(0), &identity(), NextOffset(next), b"state").unwrap();
@@ -87,15 +87,15 @@ fn the_journal_is_truncated_behind_the_oldest_checkpoint_and_no_further() {
     assert_eq!(store.truncate(&shard(0), NextOffset(500)).unwrap(), Some(NextOffset(500)));
     drop(store);
     let (store, report) = open(dir.path());
-    assert_eq!(report, OpenReport::default(), "an empty journal is no loss");
+    assert_eq!(report, OpenReport::default(), "an empty journal is not a loss");
     assert_eq!(store.journal_bounds(&shard(0)), bounds(500, 500));
     assert_eq!(replayed(&store, &shard(0), 500, |_| 300).0, [0u64; 0]);
     store.append(&[batch(&shard(0), 500, 1, 300)]).unwrap();
     assert_eq!(replayed(&store, &shard(0), 500, |_| 300).0, [500]);
 }
 
-/// Ten entries of ten records each, of which `remove` takes some away behind the store's back.
-fn with_a_hole(remove: impl Fn(u64) -> bool) -> (tempfile::TempDir, ebb::store::Store, OpenReport) {
+/// A store with ten entries of ten records each, without the entries that `remove` selects.
+fn store_with_gap(remove: impl Fn(u64) -> bool) -> (tempfile::TempDir, ebb::store::Store, OpenReport) {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     for step in 0..10 {
@@ -121,9 +121,9 @@ fn lost(error: Option<StoreError>) -> (u64, u64) {
 }
 
 #[test]
-fn a_hole_in_the_middle_is_named_and_what_is_behind_it_can_still_be_read() {
-    let (_dir, store, report) = with_a_hole(|first| (30..=50).contains(&first));
-    assert_eq!(report, OpenReport::default(), "only reading finds it");
+fn gap_in_the_middle_is_reported_and_records_after_it_are_readable() {
+    let (_dir, store, report) = store_with_gap(|first| (30..=50).contains(&first));
+    assert_eq!(report, OpenReport::default(), "only a replay detects it");
     let (offsets, error) = replayed(&store, &shard(0), 5, |_| 300);
     assert_eq!((offsets, lost(error)), ((5..30).collect(), (30, 60)));
     let (offsets, error) = replayed(&store, &shard(0), 45, |_| 300);
@@ -133,9 +133,9 @@ fn a_hole_in_the_middle_is_named_and_what_is_behind_it_can_still_be_read() {
 }
 
 #[test]
-fn a_lost_head_tail_or_whole_is_reported_at_once_and_its_positions_are_never_given_again() {
+fn lost_head_or_tail_is_reported_on_open_and_its_offsets_are_not_reused() {
     for (from, to) in [(0, 20), (70, 100), (0, 100)] {
-        let (_dir, store, report) = with_a_hole(|first| (from..to).contains(&first));
+        let (_dir, store, report) = store_with_gap(|first| (from..to).contains(&first));
         let expected = LostRange { shard: shard(0), from: NextOffset(from), to: NextOffset(to) };
         assert_eq!(report.lost, vec![expected]);
         let (offsets, error) = replayed(&store, &shard(0), 0, |_| 300);
@@ -147,8 +147,8 @@ fn a_lost_head_tail_or_whole_is_reported_at_once_and_its_positions_are_never_giv
 }
 
 #[test]
-fn a_loss_is_over_once_a_checkpoint_stands_behind_it() {
-    let (dir, store, _) = with_a_hole(|first| first >= 70);
+fn loss_is_no_longer_reported_after_a_later_checkpoint() {
+    let (dir, store, _) = store_with_gap(|first| first >= 70);
     store.save(&shard(0), &identity(), NextOffset(100), b"state").unwrap();
     store.truncate(&shard(0), NextOffset(100)).unwrap();
     drop(store);
@@ -158,7 +158,7 @@ fn a_loss_is_over_once_a_checkpoint_stands_behind_it() {
 }
 
 #[test]
-fn a_checkpoint_ahead_of_an_unknown_journal_says_where_it_continues() {
+fn replay_of_an_unknown_journal_defines_where_it_continues() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     assert_eq!(store.journal_bounds(&shard(0)), None);

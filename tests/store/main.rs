@@ -1,4 +1,4 @@
-//! The store: what was saved comes back, or something older, or nothing; never something else.
+//! The store returns what was saved, or something older, or nothing, and never anything else.
 
 mod bounded;
 mod damage;

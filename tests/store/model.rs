@@ -1,5 +1,4 @@
-//! Random calls against a naive oracle: whatever the order of appends, checkpoints, truncations and reopenings, the store
-//! answers like a few vectors would.
+//! Random sequences of appends, checkpoints, truncations and reopenings, compared with a naive model in memory.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +8,16 @@ use crate::support::{Draws, batch, identity, open, replayed, shard};
 
 const RECORD_BYTES: usize = 700;
 
-/// One shard as it should be.
+/// The expected contents of one shard.
 #[derive(Debug, Default, Clone)]
-struct Oracle {
+struct ShardModel {
     bounds: Option<(u64, u64)>,
-    /// (generation, position, state), oldest first.
+    /// (generation, next offset, state), oldest first.
     kept: Vec<(u64, u64, Vec<u8>)>,
     saved: u64,
 }
 
-impl Oracle {
+impl ShardModel {
     fn next(&self) -> u64 {
         self.bounds.map_or(0, |(_, next)| next)
     }
@@ -42,48 +41,47 @@ impl Oracle {
     }
 }
 
-fn check(store: &Store, partition: u32, oracle: &Oracle, draws: &mut Draws) {
+fn check(store: &Store, partition: u32, model: &ShardModel, draws: &mut Draws) {
     let shard = shard(partition);
-    let expected =
-        oracle.bounds.map(|(first, next)| JournalBounds { first: NextOffset(first), next: NextOffset(next) });
+    let expected = model.bounds.map(|(first, next)| JournalBounds { first: NextOffset(first), next: NextOffset(next) });
     assert_eq!(store.journal_bounds(&shard), expected);
-    if let Some((first, next)) = oracle.bounds {
+    if let Some((first, next)) = model.bounds {
         let from = first + draws.below(next - first + 1);
         let (offsets, error) = replayed(store, &shard, from, |_| RECORD_BYTES);
         assert!(error.is_none() && offsets == (from..next).collect::<Vec<_>>(), "{offsets:?} {error:?}");
     }
-    let at_most = draws.below(oracle.next() + 10);
-    let expected = oracle.kept.iter().rev().find(|(_, next, _)| *next <= at_most);
-    let found = store.load(&shard, &identity(), Some(NextOffset(at_most))).unwrap().checkpoint;
+    let max_next = draws.below(model.next() + 10);
+    let expected = model.kept.iter().rev().find(|(_, next, _)| *next <= max_next);
+    let found = store.load(&shard, &identity(), Some(NextOffset(max_next))).unwrap().checkpoint;
     let found = found.map(|found| (found.generation, found.next.0, found.state));
-    assert!(found.as_ref() == expected, "at most {at_most}");
+    assert!(found.as_ref() == expected, "max_next {max_next}");
 }
 
-fn step(store: &Store, partition: u32, oracle: &mut Oracle, draws: &mut Draws) {
+fn step(store: &Store, partition: u32, model: &mut ShardModel, draws: &mut Draws) {
     let id = shard(partition);
     match draws.below(10) {
         0..=4 => {
-            let (next, count) = (oracle.next(), draws.below(200));
+            let (next, count) = (model.next(), draws.below(200));
             store.append(&[batch(&id, next, count, RECORD_BYTES)]).unwrap();
-            let first = oracle.bounds.map_or(next, |(first, _)| first);
-            oracle.bounds = Some((first, next + count));
+            let first = model.bounds.map_or(next, |(first, _)| first);
+            model.bounds = Some((first, next + count));
         }
         5 | 6 => {
-            let next = oracle.next().saturating_sub(draws.below(20));
-            let most = [10, 5000, 300_000, 1_500_000][draws.below(4) as usize];
-            let bytes = draws.below(most) as usize;
+            let next = model.next().saturating_sub(draws.below(20));
+            let limit = [10, 5000, 300_000, 1_500_000][draws.below(4) as usize];
+            let bytes = draws.below(limit) as usize;
             let state = draws.bytes(bytes);
             let saved = store.save(&id, &identity(), NextOffset(next), &state).unwrap();
-            assert_eq!(saved.generation, oracle.save(next, state));
+            assert_eq!(saved.generation, model.save(next, state));
         }
         7 | 8 => {
-            let before = draws.below(oracle.next() + 50);
+            let before = draws.below(model.next() + 50);
             let first = store.truncate(&id, NextOffset(before)).unwrap();
-            assert_eq!(first.map(|first| first.0), oracle.truncate(before));
+            assert_eq!(first.map(|first| first.0), model.truncate(before));
         }
         _ => {
-            let wrong = oracle.next() + 1 + draws.below(5);
-            if oracle.bounds.is_some() {
+            let wrong = model.next() + 1 + draws.below(5);
+            if model.bounds.is_some() {
                 let refused = store.append(&[batch(&id, wrong, 1, RECORD_BYTES)]);
                 assert!(matches!(refused, Err(StoreError::OutOfOrder { .. })), "{refused:?}");
             }
@@ -92,18 +90,19 @@ fn step(store: &Store, partition: u32, oracle: &mut Oracle, draws: &mut Draws) {
 }
 
 #[test]
-fn any_sequence_of_calls_agrees_with_the_oracle() {
+fn random_call_sequences_agree_with_the_model() {
     let sequences: u64 = std::env::var("EBB_CASES").map_or(6, |cases| cases.parse::<u64>().expect("a number") / 40);
     for seed in 0..sequences {
         let mut draws = Draws(seed);
         let dir = tempfile::tempdir().unwrap();
         let mut store = open(dir.path()).0;
-        let mut oracles: BTreeMap<u32, Oracle> = (0..3).map(|partition| (partition, Oracle::default())).collect();
+        let mut models: BTreeMap<u32, ShardModel> =
+            (0..3).map(|partition| (partition, ShardModel::default())).collect();
         for _ in 0..60 {
             let partition = draws.below(3) as u32;
-            let oracle = oracles.get_mut(&partition).unwrap();
-            step(&store, partition, oracle, &mut draws);
-            check(&store, partition, oracle, &mut draws);
+            let model = models.get_mut(&partition).unwrap();
+            step(&store, partition, model, &mut draws);
+            check(&store, partition, model, &mut draws);
             if draws.below(15) == 0 {
                 drop(store);
                 let (again, report) = open(dir.path());
@@ -111,6 +110,6 @@ fn any_sequence_of_calls_agrees_with_the_oracle() {
                 store = again;
             }
         }
-        oracles.iter().for_each(|(partition, oracle)| check(&store, *partition, oracle, &mut draws));
+        models.iter().for_each(|(partition, model)| check(&store, *partition, model, &mut draws));
     }
 }

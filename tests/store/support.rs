@@ -1,4 +1,4 @@
-//! States, identities and stores for the tests.
+//! Shared fixtures of the store tests.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,7 @@ use ebb::store::{
 };
 use ebb_sketch::hash::KeyDigest;
 
-/// A generator of its own, so that what the tests feed does not move with the product's.
+/// A random generator independent of the product's, so that test data never changes.
 pub struct Draws(pub u64);
 
 impl Draws {
@@ -45,7 +45,7 @@ pub fn identity() -> CheckpointIdentity {
     CheckpointIdentity { config_hash: [7; 32], key_digest: KeyDigest([3; 8]), log: "clicks@made-1".into(), schema: 1 }
 }
 
-/// No reserve, so that small disks do for small tests.
+/// Options without a reserve, for small disks.
 pub fn options() -> StoreOptions {
     StoreOptions { reserve_bytes: 0, ..StoreOptions::default() }
 }
@@ -54,7 +54,7 @@ pub fn open(dir: &Path) -> (Store, OpenReport) {
     Store::open(dir, options()).expect("the store opens")
 }
 
-/// A record whose bytes follow from its position, so that a wrong one shows.
+/// A record whose bytes depend on its offset, so that a wrong one is detected.
 pub fn record(shard: &ShardId, offset: u64, bytes: usize) -> JournalRecord {
     let seed = offset ^ u64::from(shard.partition) << 48;
     JournalRecord { timestamp_ms: seed as i64, payload: Draws(seed).bytes(bytes) }
@@ -65,7 +65,7 @@ pub fn batch(shard: &ShardId, first: u64, count: u64, bytes: usize) -> JournalBa
     JournalBatch { shard: shard.clone(), first: NextOffset(first), records }
 }
 
-/// The positions replayed, and the error that ended the replay, if any. Contents are checked by `bytes`.
+/// The replayed offsets, and the error that ended the replay. Checks the records, whose sizes are given by `bytes`.
 pub fn replayed(
     store: &Store,
     shard: &ShardId,
@@ -73,40 +73,41 @@ pub fn replayed(
     bytes: impl Fn(u64) -> usize,
 ) -> (Vec<u64>, Option<ebb::store::StoreError>) {
     let mut offsets = Vec::new();
-    for logged in store.replay(shard, NextOffset(from)).expect("the replay begins") {
-        match logged {
+    for replayed in store.replay(shard, NextOffset(from)).expect("the replay begins") {
+        match replayed {
             Err(error) => return (offsets, Some(error)),
-            Ok(logged) => {
-                assert_eq!(logged.record, record(shard, logged.offset, bytes(logged.offset)), "at {}", logged.offset);
-                offsets.push(logged.offset);
+            Ok(replayed) => {
+                let offset = replayed.offset;
+                assert_eq!(replayed.record, record(shard, offset, bytes(offset)), "at {offset}");
+                offsets.push(offset);
             }
         }
     }
     (offsets, None)
 }
 
-/// A test of this binary as a process of its own.
+/// A command that runs one test of this binary as a child process.
 pub fn child(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
     command.args(["--exact", test, "--ignored", "--nocapture"]).stdout(Stdio::piped()).stdin(Stdio::null());
     command
 }
 
-/// Waits for a child, kills it at the deadline; what it printed either way.
+/// Waits for a child and kills it at the deadline. Returns its status, if it ended by itself, and its output.
 pub fn finish_within(mut child: Child, deadline: Duration) -> (Option<ExitStatus>, String) {
     let mut out = child.stdout.take().expect("the output is piped");
-    let (said, heard) = sync_channel(1);
+    let (sender, output) = sync_channel(1);
     std::thread::spawn(move || {
         let mut text = String::new();
         let _ = out.read_to_string(&mut text);
-        let _ = said.send(text);
+        let _ = sender.send(text);
     });
-    match heard.recv_timeout(deadline) {
+    match output.recv_timeout(deadline) {
         Ok(text) => (child.wait().ok(), text),
         Err(_) => {
             let _ = child.kill();
             let _ = child.wait();
-            (None, heard.recv().unwrap_or_default())
+            (None, output.recv().unwrap_or_default())
         }
     }
 }
