@@ -1,4 +1,4 @@
-//! Many shards, one checkpoint thread: no shard is starved, and a stop leaves none without its last checkpoint.
+//! Many shards share one checkpoint thread: every shard is saved, and a stop saves all of them a last time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,14 +34,14 @@ async fn record(stream: &Stream, ids: std::ops::Range<u32>) {
     stream.record(submissions).await.unwrap();
 }
 
-/// The ends of the log and of the checkpoints, by partition.
+/// The next offset and the checkpointed offset of each partition.
 async fn positions(stream: &Stream) -> Vec<(NextOffset, Option<NextOffset>)> {
     let shards = stream.status().await.unwrap();
     shards.iter().map(|shard| (shard.status.as_of.next, shard.checkpoint.map(|stored| stored.next))).collect()
 }
 
 #[test]
-fn every_shard_is_saved_in_its_turn_and_at_the_stop() {
+fn every_shard_is_checkpointed_on_request_and_on_stop() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let open = || Arc::new(Store::open(folder.path(), StoreOptions::default()).unwrap().0);
@@ -50,7 +50,7 @@ fn every_shard_is_saved_in_its_turn_and_at_the_stop() {
         assert_eq!(streams.settled().await, Readiness::Ready);
         let stream = streams.get("s").unwrap();
         record(stream, 0..2_000).await;
-        // One request: what is put off is taken up again while the worker has other things to do.
+        // One request: postponed checkpoints are resumed while the worker does other work.
         workers.request_checkpoints().await;
         let mut saved = Vec::new();
         for _ in 0..200_000 {
@@ -71,7 +71,7 @@ fn every_shard_is_saved_in_its_turn_and_at_the_stop() {
         assert_eq!(streams.settled().await, Readiness::Ready);
         let restored = positions(streams.get("s").unwrap()).await;
         let expected: Vec<_> = ends.into_iter().map(|next| (next, Some(next))).collect();
-        assert_eq!(restored, expected, "the last checkpoint reaches to the end of the log");
+        assert_eq!(restored, expected, "the last checkpoint covers the whole log");
         drop(streams);
         workers.stop().await;
     });

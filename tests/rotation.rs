@@ -1,4 +1,4 @@
-//! R1: no remembered item becomes unknown when the hash key is exchanged, and when its window is over the old key can go.
+//! R1: a key rotation loses no remembered item, and the previous key is no longer needed once its window has passed.
 
 mod support;
 
@@ -33,43 +33,46 @@ fn key(byte: u8) -> HashKey {
     HashKey::new([byte; 16])
 }
 
-fn alone(byte: u8) -> HashKeys {
+fn single_key(byte: u8) -> HashKeys {
     key(byte).into()
 }
 
-/// `byte` is current, `before` is not forgotten.
-fn exchanging(byte: u8, before: u8) -> HashKeys {
-    HashKeys { current: key(byte), previous: Some(key(before)), routing: Some(key(before)) }
+/// A rotation from key `previous` to key `current`.
+fn rotation(current: u8, previous: u8) -> HashKeys {
+    HashKeys { current: key(current), previous: Some(key(previous)), routing: Some(key(previous)) }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum ViewKind {
     First,
     Last,
-    Counted,
+    CountWindow,
     Isolated,
     Stable,
     Classic,
 }
 
-const ALL: [Kind; 6] = [Kind::First, Kind::Last, Kind::Counted, Kind::Isolated, Kind::Stable, Kind::Classic];
+const ALL: [ViewKind; 6] =
+    [ViewKind::First, ViewKind::Last, ViewKind::CountWindow, ViewKind::Isolated, ViewKind::Stable, ViewKind::Classic];
 
-fn filter(kind: Kind) -> FilterSpec {
+fn filter(kind: ViewKind) -> FilterSpec {
     let prior = PriorSpec::Constant(ArrivalShare::new(0.001).unwrap());
     match kind {
-        Kind::First | Kind::Last | Kind::Isolated => {
+        ViewKind::First | ViewKind::Last | ViewKind::Isolated => {
             FilterSpec::Timing { spec: TimingSpec::time(WINDOW_MS, LATENESS_MS, 1 << 20).unwrap(), prior }
         }
-        Kind::Counted => FilterSpec::Timing { spec: TimingSpec::count(500, 1 << 20).unwrap(), prior },
-        Kind::Stable => {
+        ViewKind::CountWindow => FilterSpec::Timing { spec: TimingSpec::count(500, 1 << 20).unwrap(), prior },
+        ViewKind::Stable => {
             let spec = StableSpec::new(CellLayout::in_memory(1 << 12).unwrap(), 4, 32, 7, RaiseRule::Stable).unwrap();
             FilterSpec::Stable { spec, scale: ImportanceScale::new(10.0, 7).unwrap() }
         }
-        Kind::Classic => FilterSpec::Classic { size: CellLayout::in_memory(1 << 20).unwrap(), hashes: 6, share: None },
+        ViewKind::Classic => {
+            FilterSpec::Classic { size: CellLayout::in_memory(1 << 20).unwrap(), hashes: 6, share: None }
+        }
     }
 }
 
-fn plan(kind: Kind, keys: HashKeys) -> Arc<Plan> {
+fn plan(kind: ViewKind, keys: HashKeys) -> Arc<Plan> {
     let spec = EventSpec {
         key: Some("campaign".parse().unwrap()),
         time: Some(("ts".parse().unwrap(), TimeUnit::Milliseconds)),
@@ -77,9 +80,9 @@ fn plan(kind: Kind, keys: HashKeys) -> Arc<Plan> {
         ..EventSpec::of_item(vec!["item".parse().unwrap()])
     };
     let reader = Reader::new(spec, keys).unwrap();
-    let seen = if kind == Kind::Last { Seen::Last } else { Seen::First };
+    let seen = if kind == ViewKind::Last { Seen::Last } else { Seen::First };
     let mut dedup = DedupSpec::new(filter(kind), seen);
-    if let (Kind::Isolated, FilterSpec::Timing { spec, prior }) = (kind, dedup.filter) {
+    if let (ViewKind::Isolated, FilterSpec::Timing { spec, prior }) = (kind, dedup.filter) {
         let own = TimingSpec::time(WINDOW_MS, LATENESS_MS, 1 << 18).unwrap();
         dedup.isolation = Some(IsolationSpec { filters: 2, filter: own, prior, seen, shared: spec });
         let short = KeyRule { window: Some(60_000), penalty: None };
@@ -90,8 +93,8 @@ fn plan(kind: Kind, keys: HashKeys) -> Arc<Plan> {
         reader: Arc::new(reader),
         max_skew_ms: 1_000,
         dedup,
-        frequency: (kind == Kind::First).then_some(FrequencySpec::Forward(frequency)),
-        aggregates: if kind == Kind::First {
+        frequency: (kind == ViewKind::First).then_some(FrequencySpec::Forward(frequency)),
+        aggregates: if kind == ViewKind::First {
             vec![visits(Method::Robust), visits(Method::Forward)]
         } else {
             Vec::new()
@@ -99,7 +102,7 @@ fn plan(kind: Kind, keys: HashKeys) -> Arc<Plan> {
     })
 }
 
-/// Events by campaign, and the items that make up most of them.
+/// Events by campaign with their top items.
 fn visits(method: Method) -> AggregateSpec {
     AggregateSpec::new(AggregateParameters {
         name: if method == Method::Robust { "robust" } else { "forward" }.into(),
@@ -134,17 +137,17 @@ fn ask(shard: &Shard, item: u64, campaign: &str, time_ms: i64) -> Verdict {
     shard.ask(&Question::about(subject)).unwrap().verdict
 }
 
-/// The shard as it is after a restart under other keys.
-fn restarted(shard: &Shard, kind: Kind, keys: HashKeys) -> Result<Shard, String> {
+/// The shard after a restart with other keys.
+fn restart(shard: &Shard, kind: ViewKind, keys: HashKeys) -> Result<Shard, String> {
     Shard::restore(plan(kind, keys), 0, &shard.snapshot()).map_err(|error| error.to_string())
 }
 
 #[test]
-fn a_duplicate_across_the_exchange_is_caught_and_what_is_new_stays_new() {
+fn duplicates_are_detected_across_a_rotation_and_new_items_stay_unique() {
     for kind in ALL {
-        let mut shard = Shard::new(plan(kind, alone(1)), 0).unwrap();
+        let mut shard = Shard::new(plan(kind, single_key(1)), 0).unwrap();
         (0..200).for_each(|item| _ = record(&mut shard, item, "c", START_MS + item as i64));
-        let mut shard = restarted(&shard, kind, exchanging(2, 1)).unwrap();
+        let mut shard = restart(&shard, kind, rotation(2, 1)).unwrap();
         assert!(shard.status().needs_previous_key, "{kind:?}");
         for item in 150..200 {
             assert_eq!(ask(&shard, item, "c", START_MS + 300), Verdict::Duplicate, "{kind:?} {item}");
@@ -159,20 +162,20 @@ fn a_duplicate_across_the_exchange_is_caught_and_what_is_new_stays_new() {
 }
 
 #[test]
-fn an_exchange_changes_no_verdict_of_a_stream() {
-    for kind in [Kind::First, Kind::Last, Kind::Counted, Kind::Isolated, Kind::Classic] {
+fn rotation_changes_no_verdict() {
+    for kind in [ViewKind::First, ViewKind::Last, ViewKind::CountWindow, ViewKind::Isolated, ViewKind::Classic] {
         let mut random = Random::new(kind as u64);
-        let mut never = Shard::new(plan(kind, alone(1)), 0).unwrap();
-        let mut once = Shard::new(plan(kind, alone(1)), 0).unwrap();
+        let mut never = Shard::new(plan(kind, single_key(1)), 0).unwrap();
+        let mut once = Shard::new(plan(kind, single_key(1)), 0).unwrap();
         let mut duplicates = 0;
         for step in 0..6_000i64 {
             if step == 2_000 {
-                once = restarted(&once, kind, exchanging(2, 1)).unwrap();
+                once = restart(&once, kind, rotation(2, 1)).unwrap();
             }
-            // Beyond the window after the exchange: everything is under the new key.
-            if step == 5_000 && kind != Kind::Classic {
+            // The window after the rotation has passed: everything is under the new key.
+            if step == 5_000 && kind != ViewKind::Classic {
                 assert!(!once.status().needs_previous_key, "{kind:?}");
-                once = restarted(&once, kind, alone(2)).unwrap();
+                once = restart(&once, kind, single_key(2)).unwrap();
             }
             let late_ms = if random.below(5) == 0 { random.below(LATENESS_MS) as i64 } else { 0 };
             let time_ms = START_MS + step * 400 - late_ms;
@@ -189,52 +192,55 @@ fn an_exchange_changes_no_verdict_of_a_stream() {
 }
 
 #[test]
-fn the_old_key_can_go_when_the_window_is_over_and_not_before() {
-    let mut shard = Shard::new(plan(Kind::First, alone(1)), 0).unwrap();
+fn previous_key_is_needed_until_the_window_has_passed() {
+    let mut shard = Shard::new(plan(ViewKind::First, single_key(1)), 0).unwrap();
     record(&mut shard, 1, "c", START_MS);
-    let mut shard = restarted(&shard, Kind::First, exchanging(2, 1)).unwrap();
+    let mut shard = restart(&shard, ViewKind::First, rotation(2, 1)).unwrap();
     let mut ended_ms = None;
     for step in 0..1_000 {
         let time_ms = START_MS + step * 1_000;
         record(&mut shard, 1_000 + step as u64, "c", time_ms);
-        let early = restarted(&shard, Kind::First, alone(2));
+        let early = restart(&shard, ViewKind::First, single_key(2));
         if shard.status().needs_previous_key {
-            let told = early.unwrap_err();
-            assert!(told.contains("hash key") && told.contains("hash_key_previous_file"), "{told}");
+            let error = early.unwrap_err();
+            assert!(error.contains("hash key") && error.contains("hash_key_previous_file"), "{error}");
         } else {
             early.unwrap();
             ended_ms = ended_ms.or(Some(time_ms - START_MS));
         }
     }
     let reach = (WINDOW_MS + LATENESS_MS) as i64;
-    let ended_ms = ended_ms.expect("the exchange ends");
+    let ended_ms = ended_ms.expect("the rotation ends");
     assert!((reach..reach + reach / 5).contains(&ended_ms), "{ended_ms}");
 }
 
 #[test]
-fn state_is_refused_without_the_key_it_was_made_under() {
-    let mut shard = Shard::new(plan(Kind::First, alone(1)), 0).unwrap();
+fn state_is_refused_without_its_hash_key() {
+    let mut shard = Shard::new(plan(ViewKind::First, single_key(1)), 0).unwrap();
     record(&mut shard, 1, "c", START_MS);
-    for keys in [alone(2), exchanging(2, 3)] {
-        let told = restarted(&shard, Kind::First, keys).unwrap_err();
-        assert!(told.contains("another configuration or hash key"), "{told}");
+    for keys in [single_key(2), rotation(2, 3)] {
+        let error = restart(&shard, ViewKind::First, keys).unwrap_err();
+        assert!(error.contains("another configuration or hash key"), "{error}");
     }
-    let turning = restarted(&shard, Kind::First, exchanging(2, 1)).unwrap();
-    let told = restarted(&turning, Kind::First, exchanging(3, 2)).unwrap_err();
-    assert!(told.contains("rotated again before the previous rotation ended"), "two exchanges in one window: {told}");
-    let told = restarted(&turning, Kind::First, exchanging(2, 3)).unwrap_err();
-    assert!(told.contains("hash_key_previous_file"), "{told}");
-    restarted(&turning, Kind::First, exchanging(2, 1)).unwrap();
+    let rotating = restart(&shard, ViewKind::First, rotation(2, 1)).unwrap();
+    let error = restart(&rotating, ViewKind::First, rotation(3, 2)).unwrap_err();
+    assert!(
+        error.contains("rotated again before the previous rotation ended"),
+        "two rotations within one window: {error}"
+    );
+    let error = restart(&rotating, ViewKind::First, rotation(2, 3)).unwrap_err();
+    assert!(error.contains("hash_key_previous_file"), "{error}");
+    restart(&rotating, ViewKind::First, rotation(2, 1)).unwrap();
 }
 
 #[test]
-fn restarts_during_the_exchange_change_no_byte() {
+fn restarts_during_a_rotation_change_no_byte() {
     for kind in ALL {
         let mut random = Random::new(7);
-        let mut first = Shard::new(plan(kind, alone(1)), 0).unwrap();
+        let mut first = Shard::new(plan(kind, single_key(1)), 0).unwrap();
         (0..300).for_each(|item| _ = record(&mut first, item % 90, "c", START_MS + item as i64 * 500));
-        let mut whole = restarted(&first, kind, exchanging(2, 1)).unwrap();
-        let mut cut = restarted(&first, kind, exchanging(2, 1)).unwrap();
+        let mut whole = restart(&first, kind, rotation(2, 1)).unwrap();
+        let mut cut = restart(&first, kind, rotation(2, 1)).unwrap();
         for step in 0..1_500i64 {
             let (item, time_ms) = (random.below(120), START_MS + 150_000 + step * 500);
             let campaign = if item % 3 == 0 { "a" } else { "c" };
@@ -244,7 +250,7 @@ fn restarts_during_the_exchange_change_no_byte() {
                 "{kind:?} {step}"
             );
             if random.below(40) == 0 {
-                cut = restarted(&cut, kind, exchanging(2, 1)).unwrap();
+                cut = restart(&cut, kind, rotation(2, 1)).unwrap();
             }
         }
         assert_eq!(cut.snapshot(), whole.snapshot(), "{kind:?}");
@@ -252,10 +258,10 @@ fn restarts_during_the_exchange_change_no_byte() {
 }
 
 #[test]
-fn counts_of_both_keys_are_added_up_and_never_too_low() {
-    let mut shard = Shard::new(plan(Kind::First, alone(1)), 0).unwrap();
+fn counts_under_both_keys_are_added() {
+    let mut shard = Shard::new(plan(ViewKind::First, single_key(1)), 0).unwrap();
     (0..6).for_each(|_| _ = record(&mut shard, 7, "c", START_MS));
-    let mut shard = restarted(&shard, Kind::First, exchanging(2, 1)).unwrap();
+    let mut shard = restart(&shard, ViewKind::First, rotation(2, 1)).unwrap();
     (0..3).for_each(|_| _ = record(&mut shard, 7, "c", START_MS));
     let subject = shard.plan().reader.read_subject(&payload(7, "c", START_MS)).unwrap();
     let count = shard.ask(&Question::about(subject)).unwrap().frequency.unwrap();
@@ -275,17 +281,19 @@ fn count(shard: &Shard, name: &str, scope: KeyScope) -> f64 {
 }
 
 #[test]
-fn aggregates_go_on_and_keys_keep_what_was_theirs() {
-    let mut shard = Shard::new(plan(Kind::First, alone(1)), 0).unwrap();
+fn aggregates_keep_their_keys_across_a_rotation() {
+    let mut shard = Shard::new(plan(ViewKind::First, single_key(1)), 0).unwrap();
     for step in 0..40 {
         record(&mut shard, 5, if step % 4 == 0 { "quiet" } else { "busy" }, START_MS + step);
     }
-    let mut shard = restarted(&shard, Kind::First, exchanging(2, 1)).unwrap();
+    let mut shard = restart(&shard, ViewKind::First, rotation(2, 1)).unwrap();
     (0..20).for_each(|step| _ = record(&mut shard, 5, "busy", START_MS + 100 + step));
     for name in ["robust", "forward"] {
         let close = |value: f64, truth: f64| assert!((value - truth).abs() < 0.1, "{name}: {value} for {truth}");
         close(count(&shard, name, KeyScope::Whole), 60.0);
-        let [now, before] = shard.plan().reader.key_fingerprints("busy")[..] else { panic!("two keys, two names") };
+        let [now, before] = shard.plan().reader.key_fingerprints("busy")[..] else {
+            panic!("expected two fingerprints")
+        };
         close(count(&shard, name, KeyScope::Key(now)), 50.0);
         let question = AggregateQuestion {
             aggregate: name.into(),
@@ -293,20 +301,22 @@ fn aggregates_go_on_and_keys_keep_what_was_theirs() {
             decay: None,
             statistic: Statistic::Count,
         };
-        assert!(shard.aggregate(&question).is_err(), "it is known by its new name");
-        let [_, before] = shard.plan().reader.key_fingerprints("quiet")[..] else { panic!("two keys, two names") };
+        assert!(shard.aggregate(&question).is_err(), "the key is known by its new fingerprint only");
+        let [_, before] = shard.plan().reader.key_fingerprints("quiet")[..] else {
+            panic!("expected two fingerprints")
+        };
         close(count(&shard, name, KeyScope::Key(before)), 10.0);
         let top =
             aggregate(&shard, name, KeyScope::Whole, Statistic::Top { phi: 0.3, mode: TopMode::NoFalseNegatives });
         let AggregateResult::Top { items, .. } = top else { panic!("{top:?}") };
-        assert_eq!(items.len(), 1, "one text is one item: {items:?}");
+        assert_eq!(items.len(), 1, "one text must be one item: {items:?}");
         assert_eq!(items[0].name, TopName::Text("i5".into()));
         close(items[0].share, 1.0);
     }
 }
 
 const DECIDE: &str = "/v1/streams/clicks/decide";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn batch() -> String {
     let events: Vec<String> = (0..300).map(|item| format!(r#"{{"ip":"10.0.0.{item}"}}"#)).collect();
@@ -314,7 +324,7 @@ fn batch() -> String {
 }
 
 fn verdicts(ebb: &Ebb) -> (usize, usize) {
-    let (status, answer) = ebb.post(DECIDE, &batch()).expect("it answers");
+    let (status, answer) = ebb.post(DECIDE, &batch()).expect("an answer");
     assert_eq!(status, 200, "{answer}");
     let all = answer["decisions"].as_array().unwrap();
     let of = |verdict: &str| all.iter().filter(|one| one["verdict"] == verdict).count();
@@ -330,28 +340,28 @@ fn serve(folder: &Path, files: &[(&str, &str)]) -> Ebb {
 }
 
 #[test]
-fn the_service_exchanges_its_key_by_two_lines_and_refuses_to_lose_the_old_one_early() {
+fn service_rotates_its_key_and_refuses_to_start_without_the_previous_one() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (("hash_key_file", "old.key"), ("hash_key_file", "new.key"));
     let mut ebb = serve(folder.path(), &[old]);
-    ebb.wait_ready(PATIENCE);
+    ebb.wait_ready(TIMEOUT);
     assert_eq!(verdicts(&ebb), (300, 0));
-    assert!(ebb.terminate(PATIENCE));
+    assert!(ebb.terminate(TIMEOUT));
 
     let mut ebb = serve(folder.path(), &[new, ("hash_key_previous_file", "old.key")]);
-    ebb.wait_ready(PATIENCE);
+    ebb.wait_ready(TIMEOUT);
     assert_eq!(verdicts(&ebb), (0, 300), "in all partitions");
-    assert!(ebb.terminate(PATIENCE));
+    assert!(ebb.terminate(TIMEOUT));
 
     let ebb = serve(folder.path(), &[new]);
     let begun = std::time::Instant::now();
-    let told = loop {
-        assert!(begun.elapsed() < PATIENCE, "it does not tell");
+    let problem = loop {
+        assert!(begun.elapsed() < TIMEOUT, "no restore failure was reported");
         match ebb.get("/readyz") {
-            Some((503, told)) if told.contains("restore-failed") => break told,
-            Some((200, _)) => panic!("it began without what it knew"),
+            Some((503, problem)) if problem.contains("restore-failed") => break problem,
+            Some((200, _)) => panic!("ready without its state"),
             _ => std::thread::sleep(Duration::from_millis(20)),
         }
     };
-    assert!(told.contains("hash_key_previous_file"), "{told}");
+    assert!(problem.contains("hash_key_previous_file"), "{problem}");
 }

@@ -1,5 +1,5 @@
-//! The real binary, started, asked and killed.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+//! Starts, queries and kills the real binary.
+#![allow(dead_code, reason = "each test binary uses some of it")]
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -28,7 +28,7 @@ impl Drop for Ebb {
 }
 
 impl Ebb {
-    /// Starts the service on a configuration file; `EBB_` variables on top.
+    /// Starts the service with a configuration file and `EBB_` variables.
     pub fn start(config: &Path, address: SocketAddr, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
             .arg("serve")
@@ -39,7 +39,7 @@ impl Ebb {
             .spawn()
             .expect("the binary starts");
         let lines = BufReader::new(child.stderr.take().expect("its standard error is piped")).lines();
-        // What it says is shown with the test's own output, when the test fails.
+        // Its log is shown with the output of a failed test.
         thread::spawn(move || lines.map_while(Result::ok).for_each(|line| println!("  ebb: {line}")));
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -53,14 +53,14 @@ impl Ebb {
         format!("http://{}{path}", self.address)
     }
 
-    /// Status and body of a GET; `None` when there is no answer.
+    /// Status and body of a GET; `None` without an answer.
     pub fn get(&self, path: &str) -> Option<(u16, String)> {
         let mut response = self.agent.get(self.url(path)).call().ok()?;
         let status = response.status().as_u16();
         Some((status, response.body_mut().read_to_string().ok()?))
     }
 
-    /// Status and body of a POST; `None` when there is no answer.
+    /// Status and body of a POST; `None` without an answer.
     pub fn post(&self, path: &str, body: &str) -> Option<(u16, serde_json::Value)> {
         let request = self.agent.post(self.url(path)).header("content-type", "application/json");
         let mut response = request.send(body).ok()?;
@@ -69,10 +69,10 @@ impl Ebb {
         Some((status, serde_json::from_str(&text).ok()?))
     }
 
-    /// Waits until the service is ready; panics when it ends or takes longer than `most`.
-    pub fn wait_ready(&mut self, most: Duration) {
+    /// Waits until the service is ready; panics if it ends or takes longer than `timeout`.
+    pub fn wait_ready(&mut self, timeout: Duration) {
         let begun = Instant::now();
-        while begun.elapsed() < most {
+        while begun.elapsed() < timeout {
             if let Some((200, _)) = self.get("/readyz") {
                 return;
             }
@@ -81,15 +81,15 @@ impl Ebb {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        panic!("not ready after {most:?}");
+        panic!("not ready after {timeout:?}");
     }
 
-    /// SIGTERM; whether it ended well within `most`.
-    pub fn terminate(mut self, most: Duration) -> bool {
-        let told = Command::new("kill").arg(self.child.id().to_string()).status();
-        assert!(told.is_ok_and(|status| status.success()), "the child can be told to stop");
+    /// Sends SIGTERM; returns whether the service ended successfully within `timeout`.
+    pub fn terminate(mut self, timeout: Duration) -> bool {
+        let sent = Command::new("kill").arg(self.child.id().to_string()).status();
+        assert!(sent.is_ok_and(|status| status.success()), "cannot send SIGTERM");
         let begun = Instant::now();
-        while begun.elapsed() < most {
+        while begun.elapsed() < timeout {
             if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
                 return status.success();
             }
@@ -98,14 +98,14 @@ impl Ebb {
         false
     }
 
-    /// kill -9.
+    /// Sends SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().expect("the child can be killed");
         self.child.wait().expect("the child can be waited for");
     }
 }
 
-/// Bytes of all files below a directory.
+/// Size of all files below a directory.
 pub fn disk_bytes(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     entries
