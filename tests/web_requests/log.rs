@@ -1,4 +1,4 @@
-//! A log as tab-separated columns, read with nothing of Ebb.
+//! Reads a log of tab-separated columns, independently of Ebb.
 
 use std::fs;
 use std::path::Path;
@@ -11,26 +11,26 @@ pub struct Line {
     pub host: String,
     pub url: String,
     pub time_ms: i64,
-    /// None when it is no number.
+    /// `None` if it is not a number.
     pub bytes: Option<f64>,
-    /// The event as it is sent.
+    /// The event that is sent to the service.
     pub json: Value,
 }
 
-/// Every line but the first; none where a line is no request.
+/// Every line after the header; `None` for malformed lines.
 pub fn read(path: &Path) -> Vec<Option<Line>> {
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut lines = bytes.split(|byte| *byte == b'\n').map(std::str::from_utf8);
     let header: Vec<&str> = lines.next().unwrap().unwrap().split('\t').collect();
-    let place = |name: &str| header.iter().position(|column| *column == name).unwrap_or_else(|| panic!("no {name}"));
-    let places = ["host", "url", "time", "bytes"].map(place);
+    let index = |name: &str| header.iter().position(|column| *column == name).unwrap_or_else(|| panic!("no {name}"));
+    let indices = ["host", "url", "time", "bytes"].map(index);
     let parsed = lines.map(|line| {
         let cells: Vec<&str> = line.ok()?.split('\t').collect();
-        let [host, url, time, bytes] = places.map(|place| cells.get(place).copied().unwrap_or_default());
+        let [host, url, time, bytes] = indices.map(|index| cells.get(index).copied().unwrap_or_default());
         (cells.len() == header.len()).then(|| Line::new(host, url, time, bytes))
     });
     let mut all: Vec<Option<Line>> = parsed.collect();
-    // What follows the last end of a line is no line.
+    // The remainder after the last line break.
     all.pop();
     all
 }
