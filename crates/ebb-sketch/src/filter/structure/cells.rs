@@ -80,6 +80,15 @@ impl fmt::Debug for CellMemory {
 }
 
 /// The width of a cell: 1, 2, 4 or 8 bits, packed from the lowest bits of each byte.
+///
+/// ```
+/// use ebb_sketch::filter::structure::cells::{CellMemory, CellWidth};
+///
+/// let width = CellWidth::holding(15); // four bits
+/// let mut memory = CellMemory::zeroed(width.bytes_for(100));
+/// width.put(&mut memory, 7, 9);
+/// assert_eq!((width.get(&memory, 7), width.get(&memory, 8), memory.len()), (9, 0, 50));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellWidth {
     log_bits: u8,

@@ -11,6 +11,13 @@ use crate::filter::parameter::{ParameterError, check_range};
 const MAX_MS: u64 = 1 << 53;
 
 /// How fast counters decay, and in which steps.
+///
+/// ```
+/// use ebb_sketch::filter::structure::frequency::epochs::EpochSpec;
+///
+/// let epochs = EpochSpec::halving(60_000, 4).unwrap();
+/// assert_eq!((epochs.epoch_ms(), epochs.half_life_ms()), (15_000, 60_000));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EpochSpec {
     epoch_ms: u64,

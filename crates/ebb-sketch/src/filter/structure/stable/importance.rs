@@ -9,6 +9,17 @@ use crate::filter::parameter::{ParameterError, check_range};
 /// The variant of the filter.
 ///
 /// The paper's "chosen in inverse proportion to the value" can be read in two ways; both are implemented.
+///
+/// ```
+/// use ebb_sketch::filter::structure::stable::importance::ImportanceRule;
+///
+/// // The value to which an observation of value 2, 5 or 7 raises its cells, if 7 is the largest.
+/// let raised = |rule: ImportanceRule| [2, 5, 7].map(|value| rule.raised_value(value, 7));
+/// assert_eq!(raised(ImportanceRule::Stable), [7, 7, 7]);
+/// assert_eq!(raised(ImportanceRule::TwoClass { low: 3 }), [3, 7, 7]);
+/// assert_eq!(raised(ImportanceRule::MultiClass), [2, 5, 7]);
+/// assert_eq!(raised(ImportanceRule::Harmonic), [2, 5, 7]); // and decrements spare high values
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportanceRule {
     /// The stable Bloom filter: every observation raises its cells to the largest value; importance is ignored.
@@ -75,6 +86,13 @@ impl ImportanceRule {
 }
 
 /// Maps the importance of an event to a cell value: ⌈importance · M / Z⌉, clamped to 1..=M.
+///
+/// ```
+/// use ebb_sketch::filter::structure::stable::importance::ImportanceScale;
+///
+/// let scale = ImportanceScale::new(100.0, 7).unwrap();
+/// assert_eq!([0.0, 50.0, 100.0, 1e9].map(|importance| scale.value(importance)), [1, 4, 7, 7]);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImportanceScale {
     max_importance: f64,
