@@ -1,6 +1,6 @@
 //! Exports: statistics over several exports, without counting an event twice.
 
-use ebb_sketch::aggregate::robust::sampling::SampleHash;
+use ebb_sketch::aggregate::robust::hash::SampleHash;
 use serde_json::{Value, json};
 
 use super::support::{Service, event};
@@ -141,7 +141,7 @@ async fn export_contains_neither_hash_key_nor_sketch_seed() {
     assert!(!holds(&[9; 16]));
     for copy in 0..9u8 {
         let seed = ebb_sketch::random::mix(1 ^ ebb_sketch::random::mix(u64::from(copy)));
-        let constants = SampleHash::drawn(seed, 1).constants();
+        let constants = SampleHash::from_seed(seed, 1).constants();
         for constant in [seed, constants.step, constants.offset] {
             assert!(!holds(&constant.to_le_bytes()), "a constant of copy {copy} is in the export");
         }

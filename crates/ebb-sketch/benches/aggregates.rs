@@ -1,5 +1,5 @@
-//! Decayed aggregates beside their peers, one thread, in one run: the product's methods, Apache DataSketches without any
-//! decay, an exact window, and a direct port of the published structure. Every contestant's answer is checked.
+//! Decayed aggregates and their peers on one thread in one run: the methods of this crate, Apache DataSketches without
+//! decay, an exact window, and a direct port of the published structure. Every answer is checked.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -9,12 +9,12 @@ use criterion::Criterion;
 use datasketches::frequencies::FrequentItemsSketch;
 use datasketches::kll::KllSketch;
 use ebb_sketch::aggregate::answer::TopMode;
-use ebb_sketch::aggregate::cascade::Cascade;
-use ebb_sketch::aggregate::content::{ContentShape, Observation};
-use ebb_sketch::aggregate::division::{Division, DivisionShape};
-use ebb_sketch::aggregate::forward::Forward;
-use ebb_sketch::aggregate::levels::Levels;
+use ebb_sketch::aggregate::cascade::CascadeSketch;
+use ebb_sketch::aggregate::division::{DivisionShape, DivisionSketch};
+use ebb_sketch::aggregate::forward::{ForwardShape, ForwardSketch};
+use ebb_sketch::aggregate::paper::levels::LevelsSketch;
 use ebb_sketch::aggregate::qdigest::{DigestShape, QDigest};
+use ebb_sketch::aggregate::{DecayedSketch, Observation, SummaryShape};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::Random;
 use meter::{Meter, latency};
@@ -30,18 +30,18 @@ const BEGIN_MS: i64 = 1_794_700_000_000;
 const SPAN_MS: u64 = 1 << 20;
 const LENGTH: usize = 2_000_000;
 
-/// Sizes of flows; a third begins long before it is seen, the rest within a minute ticks.
+/// Sizes of network flows. A third is late by 600 ms on average, the rest by up to 60 ms.
 fn flows(length: usize) -> Vec<Observation> {
     let mut random = Random::new(2008);
-    let one = |place: usize| {
-        let now = SPAN_MS * place as u64 / length as u64;
+    let one = |index: usize| {
+        let now = SPAN_MS * index as u64 / length as u64;
         let late = if random.unit() < 0.3 { -600.0 * random.unit().max(1e-9).ln() } else { 60.0 * random.unit() };
         observation(now.saturating_sub(late as u64), &mut random)
     };
     (0..length).map(one).collect()
 }
 
-/// Every time of the span is as likely as any other, at any moment.
+/// Times are uniform over the span, in random order.
 fn total_disorder(length: usize) -> Vec<Observation> {
     let mut random = Random::new(88);
     (0..length).map(|_| observation(random.below(SPAN_MS), &mut Random::new(random.next_u64()))).collect()
@@ -53,7 +53,7 @@ fn observation(offset: u64, random: &mut Random) -> Observation {
     Observation { time_ms: BEGIN_MS + offset as i64, value, label: u128::from(value % 5_000), weight: 1.0 }
 }
 
-/// Feeds a fresh structure and hands it back, so that its answers can be checked.
+/// Feeds an empty sketch and keeps it, so that its answers can be checked.
 macro_rules! peer {
     ($meter:expr, $name:literal, $stream:expr, $last:expr, $fresh:expr) => {
         $meter.peer($name, $stream.len(), || {
@@ -74,16 +74,16 @@ fn polynomial(unit_ms: f64) -> Decay {
     Decay::polynomial(2.0, unit_ms).expect("a power")
 }
 
-fn with_values(beta: f64) -> ContentShape {
-    ContentShape::totals().with_values(DigestShape::new(16, beta).expect("a digest"))
+fn with_values(beta: f64) -> SummaryShape {
+    SummaryShape::totals().with_values(DigestShape::new(16, beta).expect("a digest"))
 }
 
-fn division(unit_ms: f64, content: ContentShape) -> Division {
-    Division::new(DivisionShape::new(polynomial(unit_ms), 0.2, 1 << 22, content).expect("a division"))
+fn division(unit_ms: f64, content: SummaryShape) -> DivisionSketch {
+    DivisionSketch::new(DivisionShape::new(polynomial(unit_ms), 0.2, 1 << 22, content).expect("a division"))
 }
 
-fn cascade(epsilon: f64, content: ContentShape) -> Cascade {
-    Cascade::new(Cascade::shape(epsilon, SPAN_MS, content).expect("a cascade"))
+fn cascade(epsilon: f64, content: SummaryShape) -> CascadeSketch {
+    CascadeSketch::new(CascadeSketch::shape(epsilon, SPAN_MS, content).expect("a cascade"))
 }
 
 fn race_sums(flows: &[Observation]) {
@@ -100,9 +100,9 @@ fn race_sums(flows: &[Observation]) {
                 "forward sum",
                 flows,
                 forward,
-                Forward::new(&decay, ContentShape::totals()).expect("exponential")
+                ForwardSketch::new(ForwardShape::new(&decay, SummaryShape::totals()).expect("exponential"))
             ),
-            peer!(meter, "division sum, 1 ms slices", flows, cells, division(1.0, ContentShape::totals())),
+            peer!(meter, "division sum, 1 ms slices", flows, cells, division(1.0, SummaryShape::totals())),
             meter.peer("a plain sum, no decay", flows.len(), || {
                 naive.set(flows.iter().map(|one| black_box(one).weight).sum());
             }),
@@ -142,7 +142,7 @@ fn race_quantiles(flows: &[Observation]) {
                 "forward quantiles",
                 flows,
                 forward,
-                Forward::new(&decay, with_values(0.05)).expect("exponential")
+                ForwardSketch::new(ForwardShape::new(&decay, with_values(0.05)).expect("exponential"))
             ),
             peer!(meter, "division quantiles, 1 ms slices", flows, fine, division(1.0, with_values(0.05))),
             peer!(meter, "division quantiles, 16 ms slices", flows, coarse, division(160.0, with_values(0.05))),
@@ -152,30 +152,30 @@ fn race_quantiles(flows: &[Observation]) {
     meter.print();
     let now_ms = BEGIN_MS + SPAN_MS as i64;
     for (name, unit_ms, division) in [("1", 1.0, fine), ("16", 160.0, coarse), ("64", 670.0, coarser)] {
-        let division: Division = division.expect("it ran");
+        let division: DivisionSketch = division.expect("it ran");
         assert_eq!(1 << division.shape().base(), name.parse::<u32>().expect("a number"), "slices of {name} ms");
         check_median(flows, now_ms, &polynomial(unit_ms), |decay| {
             division.values(now_ms, decay).expect("its own decay")
         });
-        let ask = || division.values(now_ms, &polynomial(unit_ms)).expect("its own decay").quantile(0.5);
-        latency(&format!("division median, {name} ms slices"), || ask().expect("phi").expect("some").value as f64);
+        let query = || division.values(now_ms, &polynomial(unit_ms)).expect("its own decay").quantile(0.5);
+        latency(&format!("division median, {name} ms slices"), || query().expect("phi").expect("some").value as f64);
     }
     let forward = forward.expect("it ran");
     check_median(flows, now_ms, &decay, |decay| forward.values(now_ms, decay).expect("its own rate"));
-    let ask = || forward.values(now_ms, &decay).expect("its own rate").quantile(0.5);
-    latency("forward median", || ask().expect("phi").expect("some").value as f64);
+    let query = || forward.values(now_ms, &decay).expect("its own rate").quantile(0.5);
+    latency("forward median", || query().expect("phi").expect("some").value as f64);
     let kll = kll.expect("it ran");
     latency("DataSketches KLL median, no decay", || {
         kll.quantile(0.5, datasketches::common::SearchCriteria::Inclusive).expect("a rank").expect("some") as f64
     });
 }
 
-/// The share below the answer is within the error that was promised.
+/// The rank of the answer is within the guaranteed error.
 fn check_median(
     stream: &[Observation],
     now_ms: i64,
     decay: &Decay,
-    values: impl Fn(&Decay) -> ebb_sketch::aggregate::content::Values,
+    values: impl Fn(&Decay) -> ebb_sketch::aggregate::Values,
 ) {
     let found = values(decay).quantile(0.5).expect("phi").expect("some").value;
     let weight = |one: &Observation| decay.weight((now_ms - one.time_ms) as u64);
@@ -187,7 +187,7 @@ fn check_median(
 fn race_top(flows: &[Observation]) {
     let meter = Meter::default();
     let decay = Decay::half_life(60_000.0).expect("a half-life");
-    let labels = ContentShape::totals().with_labels(768).expect("counters");
+    let labels = SummaryShape::totals().with_labels(768).expect("counters");
     let (mut forward, mut cells, mut frequent) = (None, None, None);
     race(
         "top labels (768 counters)",
@@ -198,14 +198,20 @@ fn race_top(flows: &[Observation]) {
                 flows.iter().for_each(|one| sketch.update(black_box(one).label as u64));
                 frequent = Some(sketch);
             }),
-            peer!(meter, "forward top labels", flows, forward, Forward::new(&decay, labels).expect("exponential")),
+            peer!(
+                meter,
+                "forward top labels",
+                flows,
+                forward,
+                ForwardSketch::new(ForwardShape::new(&decay, labels).expect("exponential"))
+            ),
             peer!(meter, "division top labels, 64 ms slices", flows, cells, division(670.0, labels)),
         ],
     );
     meter.print();
     let now_ms = BEGIN_MS + SPAN_MS as i64;
-    let (forward, cells): (Forward, Division) = (forward.expect("it ran"), cells.expect("it ran"));
-    let top = |labels: ebb_sketch::aggregate::content::Labels| {
+    let (forward, cells): (ForwardSketch, DivisionSketch) = (forward.expect("it ran"), cells.expect("it ran"));
+    let top = |labels: ebb_sketch::aggregate::Labels| {
         labels.top(0.01, TopMode::NoFalseNegatives).map_or(0.0, |top| top.items.len() as f64)
     };
     latency("forward top labels", || top(forward.labels(now_ms, &decay).expect("its own rate")));
@@ -216,7 +222,7 @@ fn race_top(flows: &[Observation]) {
     });
 }
 
-/// Every time of the window with its count.
+/// The exact count of every time.
 #[derive(Default)]
 struct ExactWindow {
     counts: BTreeMap<i64, u64>,
@@ -239,8 +245,8 @@ fn race_counts(name: &str, stream: &[Observation], few: &[Observation]) {
         &format!("counts for any window, {name}"),
         3,
         vec![
-            peer!(meter, "cascade count, eps 0.1", stream, loose, cascade(0.1, ContentShape::totals())),
-            peer!(meter, "cascade count, eps 0.01", stream, tight, cascade(0.01, ContentShape::totals())),
+            peer!(meter, "cascade count, eps 0.1", stream, loose, cascade(0.1, SummaryShape::totals())),
+            peer!(meter, "cascade count, eps 0.01", stream, tight, cascade(0.01, SummaryShape::totals())),
             meter.peer("exact window (BTreeMap of times)", stream.len(), || {
                 let mut window = ExactWindow::default();
                 stream.iter().for_each(|one| window.insert(black_box(one)));
@@ -251,7 +257,7 @@ fn race_counts(name: &str, stream: &[Observation], few: &[Observation]) {
                 "levels, eps 0.1",
                 few,
                 replicated,
-                Levels::new(Levels::shape(0.1, SPAN_MS, ContentShape::totals()).expect("levels"),)
+                LevelsSketch::new(LevelsSketch::shape(0.1, SPAN_MS, SummaryShape::totals()).expect("levels"),)
             ),
             meter.peer("direct port of the paper, eps 0.1", few.len(), || {
                 let mut levels = paper::Replicated::new(0.1, 20);
@@ -264,7 +270,7 @@ fn race_counts(name: &str, stream: &[Observation], few: &[Observation]) {
     let now_ms = stream.iter().map(|one| one.time_ms).max().expect("some");
     let (exact, port): (ExactWindow, paper::Replicated) = (exact.expect("it ran"), port.expect("it ran"));
     for (name, epsilon, cascade) in [("0.1", 0.1, loose), ("0.01", 0.01, tight)] {
-        let cascade: Cascade = cascade.expect("it ran");
+        let cascade: CascadeSketch = cascade.expect("it ran");
         let mut worst = 0.0f64;
         for width_ms in (0..200).map(|step| 1 + (SPAN_MS - 1) * step / 199) {
             let truth = exact.count(now_ms, width_ms) as f64;
@@ -273,12 +279,15 @@ fn race_counts(name: &str, stream: &[Observation], few: &[Observation]) {
             worst = worst.max((count.value - truth).abs() / truth.max(1.0));
         }
         assert!(worst <= epsilon, "{worst}");
-        println!("  worst of 200 windows at eps {name}: {worst:.5}, {} ranges and raw observations", cascade.len());
-        let ask = |decay: &Decay| cascade.totals(now_ms, decay).expect("a question").count().value;
-        latency(&format!("cascade window, eps {name}"), || ask(&window(SPAN_MS / 3)));
-        latency(&format!("cascade polynomial decay, eps {name}"), || ask(&polynomial(1000.0)));
+        println!(
+            "  worst of 200 windows at eps {name}: {worst:.5}, {} ranges and raw observations",
+            cascade.entry_count()
+        );
+        let query = |decay: &Decay| cascade.totals(now_ms, decay).expect("a question").count().value;
+        latency(&format!("cascade window, eps {name}"), || query(&window(SPAN_MS / 3)));
+        latency(&format!("cascade polynomial decay, eps {name}"), || query(&polynomial(1000.0)));
     }
-    let replicated: Levels = replicated.expect("it ran");
+    let replicated: LevelsSketch = replicated.expect("it ran");
     latency("levels window, eps 0.1", || {
         replicated.totals(now_ms, &window(SPAN_MS / 3)).expect("a window").count().value
     });
@@ -299,13 +308,13 @@ fn race_windows_of_values(few: &[Observation]) {
                 "levels quantiles, eps 0.1 + beta 0.1",
                 few,
                 replicated,
-                Levels::new(Levels::shape(0.1, SPAN_MS, with_values(0.1)).expect("levels"),)
+                LevelsSketch::new(LevelsSketch::shape(0.1, SPAN_MS, with_values(0.1)).expect("levels"),)
             ),
         ],
     );
     meter.print();
     let now_ms = few.iter().map(|one| one.time_ms).max().expect("some");
-    let (cells, replicated): (Cascade, Levels) = (cells.expect("it ran"), replicated.expect("it ran"));
+    let (cells, replicated): (CascadeSketch, LevelsSketch) = (cells.expect("it ran"), replicated.expect("it ran"));
     let decay = window(SPAN_MS / 3);
     latency("cascade median of a window", || {
         cells.values(now_ms, &decay).expect("a window").quantile(0.5).expect("phi").expect("some").value as f64
@@ -315,7 +324,7 @@ fn race_windows_of_values(few: &[Observation]) {
     });
 }
 
-/// The same updates under criterion, for its history of earlier runs.
+/// The same updates under criterion, which keeps a history of earlier runs.
 fn recorded(flows: &[Observation]) {
     let mut criterion = Criterion::default()
         .sample_size(10)
@@ -327,7 +336,8 @@ fn recorded(flows: &[Observation]) {
     let decay = Decay::half_life(60_000.0).expect("a half-life");
     criterion.bench_function("forward sum, 100k updates", |b| {
         b.iter(|| {
-            let mut forward = Forward::new(&decay, ContentShape::totals()).expect("exponential");
+            let mut forward =
+                ForwardSketch::new(ForwardShape::new(&decay, SummaryShape::totals()).expect("exponential"));
             few.iter().for_each(|one| forward.insert(one).expect("taken"));
             forward.newest_ms()
         });
@@ -336,14 +346,14 @@ fn recorded(flows: &[Observation]) {
         b.iter(|| {
             let mut cells = division(160.0, with_values(0.05));
             few.iter().for_each(|one| cells.insert(one).expect("taken"));
-            cells.len()
+            cells.entry_count()
         });
     });
     criterion.bench_function("cascade count, 100k updates", |b| {
         b.iter(|| {
-            let mut cascade = cascade(0.1, ContentShape::totals());
+            let mut cascade = cascade(0.1, SummaryShape::totals());
             few.iter().for_each(|one| cascade.insert(one).expect("taken"));
-            cascade.len()
+            cascade.entry_count()
         });
     });
     criterion.final_summary();

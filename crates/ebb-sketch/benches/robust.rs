@@ -1,4 +1,4 @@
-//! The robust sketches beside a direct port of the paper and an exact structure, in one run; then what questions cost.
+//! The robust sketches, a direct port of the paper and an exact window in one run; then the latency of queries.
 
 mod support;
 
@@ -11,31 +11,29 @@ use std::time::Instant;
 
 use criterion::Criterion;
 use ebb_sketch::aggregate::answer::TopMode;
-use ebb_sketch::aggregate::robust::linear::Progression;
-use ebb_sketch::aggregate::robust::pool::IntegralStore;
-use ebb_sketch::aggregate::robust::sampling::SampleHash;
-use ebb_sketch::aggregate::robust::window::WindowStore;
-use ebb_sketch::aggregate::robust::{
-    Accuracy, Element, ElementId, IntegralDecay, IntegralSketch, IntegralSpec, WindowSketch, WindowSpec,
-};
+use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralSketch, IntegralSpec, IntegralStore};
+use ebb_sketch::aggregate::robust::hash::SampleHash;
+use ebb_sketch::aggregate::robust::progression::Progression;
+use ebb_sketch::aggregate::robust::store::WindowStore;
+use ebb_sketch::aggregate::robust::{Accuracy, Element, ElementId, SampleStore, WindowSketch, WindowSpec};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::{Random, mix};
 use support::{Peer, race};
 
 const COUNT: usize = 1_000_000;
-/// The port is slow: it gets the front of the stream.
+/// The port is slow, so it gets only the front of the stream.
 const SLOW_COUNT: usize = COUNT / 8;
 
 struct Workload {
     name: &'static str,
     per_second: u64,
-    w_max: u32,
+    max_weight: u32,
 }
 
-const SLOW_FEED: Workload = Workload { name: "374 events/s, w <= 999", per_second: 374, w_max: 999 };
-const FAST_FEED: Workload = Workload { name: "100k events/s, w <= 999", per_second: 100_000, w_max: 999 };
-const HEAVY: Workload = Workload { name: "100k events/s, w <= 65536", per_second: 100_000, w_max: 65_536 };
-const UNIT: Workload = Workload { name: "100k events/s, w = 1", per_second: 100_000, w_max: 1 };
+const SLOW_FEED: Workload = Workload { name: "374 events/s, w <= 999", per_second: 374, max_weight: 999 };
+const FAST_FEED: Workload = Workload { name: "100k events/s, w <= 999", per_second: 100_000, max_weight: 999 };
+const HEAVY: Workload = Workload { name: "100k events/s, w <= 65536", per_second: 100_000, max_weight: 65_536 };
+const UNIT: Workload = Workload { name: "100k events/s, w = 1", per_second: 100_000, max_weight: 1 };
 
 /// A quarter of the events repeat one of the last thousand; times are up to three seconds out of order.
 fn stream(workload: &Workload) -> Vec<Element> {
@@ -49,7 +47,7 @@ fn stream(workload: &Workload) -> Vec<Element> {
         }
         let time_ms = (index * 1000 / workload.per_second) as i64 - random.below(3000) as i64;
         let id = ElementId::from_bits(u128::from(mix(index)) << 56 ^ u128::from(mix(!index)));
-        let weight = 1 + random.below(u64::from(workload.w_max)) as u32;
+        let weight = 1 + random.below(u64::from(workload.max_weight)) as u32;
         elements.push(Element { time_ms, id, value: random.below(100_000), weight });
     }
     elements
@@ -129,22 +127,22 @@ impl SortedWindow {
     }
 }
 
-fn window_spec(tau: u32, w_max: u32) -> WindowSpec {
-    let accuracy = Accuracy::of_sample(tau).expect("a sample size");
-    WindowSpec::new(accuracy, w_max, 90_000_000, 5).expect("a specification")
+fn window_spec(tau: u32, max_weight: u32) -> WindowSpec {
+    let accuracy = Accuracy::with_sample_size(tau).expect("a sample size");
+    WindowSpec::new(accuracy, max_weight, 90_000_000, 5).expect("a specification")
 }
 
 fn race_any_window(workload: &Workload, tau: u32) {
     let elements = stream(workload);
-    let spec = window_spec(tau, workload.w_max);
-    let hash = Arc::new(SampleHash::drawn(5, workload.w_max));
+    let spec = window_spec(tau, workload.max_weight);
+    let hash = Arc::new(SampleHash::from_seed(5, workload.max_weight));
     let held = (Cell::new(0), Cell::new(0));
     let ours = || {
         let mut sketch = WindowSketch::new(&spec);
         for element in &elements {
             sketch.insert(*element).expect("a valid element");
         }
-        held.0.set(sketch.stored());
+        held.0.set(sketch.entry_count());
     };
     let port = || {
         let mut port = Port::new(hash.clone(), tau);
@@ -171,7 +169,7 @@ fn race_any_window(workload: &Workload, tau: u32) {
     agree(&elements[..20_000], &hash, tau.min(500));
 }
 
-/// A race between structures that disagree would show nothing.
+/// Structures that disagree cannot be compared.
 fn agree(elements: &[Element], hash: &Arc<SampleHash>, tau: u32) {
     let mut store = WindowStore::new(hash.clone(), tau);
     let mut port = Port::new(hash.clone(), tau);
@@ -179,15 +177,15 @@ fn agree(elements: &[Element], hash: &Arc<SampleHash>, tau: u32) {
         store.insert(*element);
         port.insert(element, |_, _| 0);
     }
-    store.settle();
+    store.compact();
     let floors: Vec<i64> = port.levels.iter().map(|level| level.floor.unwrap_or(i64::MIN)).collect();
     assert_eq!(store.floors(), floors, "the port holds the same levels");
 }
 
 fn race_integral(workload: &Workload, tau: u32) {
     let elements = stream(workload);
-    let hash = Arc::new(SampleHash::drawn(5, workload.w_max));
-    let slow = IntegralDecay::exponential(0.01 / 1000.0, workload.w_max).expect("a decay");
+    let hash = Arc::new(SampleHash::from_seed(5, workload.max_weight));
+    let slow = IntegralDecay::exponential(0.01 / 1000.0, workload.max_weight).expect("a decay");
     let decays = [
         ("window of 200s", IntegralDecay::window(200_000).expect("a decay")),
         ("exponential, 0.01/s, ticks of 1ms", slow),
@@ -198,7 +196,7 @@ fn race_integral(workload: &Workload, tau: u32) {
         let ours = || {
             let mut store = IntegralStore::new(hash.clone(), decay.clone(), tau);
             elements.iter().for_each(|element| store.insert(*element));
-            black_box(store.elements().len());
+            black_box(store.entry_count());
         };
         let port = || {
             let mut port = Port::new(hash.clone(), tau);
@@ -220,13 +218,13 @@ fn race_integral(workload: &Workload, tau: u32) {
     }
 }
 
-/// Nanoseconds this thread has really run: on a shared machine the wall clock also counts the others.
+/// The CPU time of this thread: on a shared machine the wall clock also counts others.
 fn on_cpu_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Keeps the least time on the processor that `run` took for one of `operations`.
+/// Keeps the smallest CPU time of `run` per operation.
 fn watched<'a>(best: &'a Cell<f64>, operations: usize, run: impl Fn() + 'a) -> impl FnMut() + 'a {
     move || {
         let before = on_cpu_ns();
@@ -256,29 +254,29 @@ fn latency<T>(name: &str, mut run: impl FnMut() -> T) {
     println!("  {name:<44} {:>10.1} us", best.fold(f64::INFINITY, f64::min));
 }
 
-fn questions(tau: u32) {
+fn query_latency(tau: u32) {
     let elements = stream(&FAST_FEED);
-    let mut sketch = WindowSketch::new(&window_spec(tau, FAST_FEED.w_max));
+    let mut sketch = WindowSketch::new(&window_spec(tau, FAST_FEED.max_weight));
     for element in &elements {
         sketch.insert(*element).expect("a valid element");
     }
     let as_of = elements.iter().map(|element| element.time_ms).max().unwrap_or(0);
-    let settled = {
+    let compacted = {
         let mut clone = sketch.clone();
-        clone.settle();
+        clone.compact();
         clone
     };
-    println!("\nquestions, {}, tau = {tau}, {} elements held", FAST_FEED.name, settled.stored());
-    latency("compaction before the first question (with a copy)", || sketch.clone().settle());
+    println!("\nqueries, {}, tau = {tau}, {} elements held", FAST_FEED.name, compacted.entry_count());
+    latency("compaction before the first query (with a copy)", || sketch.clone().compact());
     let window = Decay::window(5_000).expect("a decay");
     let exponential = Decay::half_life(2_000.0).expect("a decay");
-    let mut sketch = settled;
+    let sketch = compacted;
     for (name, decay) in [("window of 5s", &window), ("exponential, half-life 2s", &exponential)] {
         println!(" {name}");
-        let answers = sketch.ask(as_of, decay).expect("an answer");
-        latency("ask (take the sample)", || sketch.ask(as_of, decay));
-        latency("sum", || answers.sum());
-        latency("count", || answers.count());
+        let answers = sketch.query(as_of, decay).expect("an answer");
+        latency("query (take the sample)", || sketch.query(as_of, decay));
+        latency("weight", || answers.weight());
+        latency("observation count", || answers.observation_count());
         latency("mean", || answers.mean());
         let predicate = "value > 50000 and weight <= 500".parse().expect("a predicate");
         latency("share", || answers.share(&predicate));
@@ -288,25 +286,25 @@ fn questions(tau: u32) {
     }
     let spec = sketch.spec().clone();
     let bytes = sketch.encode();
-    println!(" state: {} bytes, {:.1} an element", bytes.len(), bytes.len() as f64 / sketch.stored() as f64);
+    println!(" state: {} bytes, {:.1} an element", bytes.len(), bytes.len() as f64 / sketch.entry_count() as f64);
     latency("encode", || sketch.encode());
     latency("decode", || WindowSketch::decode(&spec, &bytes));
     latency("merge (with a copy)", || sketch.clone().merge(&sketch));
 }
 
-fn integral_questions(tau: u32) {
+fn integral_query_latency(tau: u32) {
     let elements = stream(&FAST_FEED);
-    let decay = IntegralDecay::exponential(0.01 / 1000.0, FAST_FEED.w_max).expect("a decay");
-    let accuracy = Accuracy::of_sample(tau).expect("a sample size");
-    let spec = IntegralSpec::new(accuracy, decay, 1, (FAST_FEED.w_max, 1), 5).expect("a specification");
+    let decay = IntegralDecay::exponential(0.01 / 1000.0, FAST_FEED.max_weight).expect("a decay");
+    let accuracy = Accuracy::with_sample_size(tau).expect("a sample size");
+    let spec = IntegralSpec::new(accuracy, decay, 1, (FAST_FEED.max_weight, 1), 5).expect("a specification");
     let mut sketch = IntegralSketch::new(&spec);
     for element in &elements {
         sketch.insert(*element).expect("a valid element");
     }
     let as_of = elements.iter().map(|element| element.time_ms).max().unwrap_or(0);
-    sketch.settle();
-    println!("\nintegral sketch, exponential, tau = {tau}, {} elements held", sketch.stored());
-    latency("ask and sum", || sketch.ask(as_of).expect("an answer").sum());
+    sketch.compact();
+    println!("\nintegral sketch, exponential, tau = {tau}, {} elements held", sketch.entry_count());
+    latency("query and sum", || sketch.query(as_of).expect("an answer").weight());
     latency("encode", || sketch.encode());
 }
 
@@ -318,11 +316,11 @@ fn main() {
     race_any_window(&UNIT, 8000);
     race_integral(&SLOW_FEED, 8000);
     race_integral(&HEAVY, 8000);
-    questions(4000);
-    integral_questions(4000);
+    query_latency(4000);
+    integral_query_latency(4000);
     let elements = stream(&FAST_FEED);
     let mut criterion = Criterion::default().sample_size(10).configure_from_args();
-    let mut sketch = WindowSketch::new(&window_spec(4000, FAST_FEED.w_max));
+    let mut sketch = WindowSketch::new(&window_spec(4000, FAST_FEED.max_weight));
     let mut next = elements.iter().cycle();
     criterion.bench_function("robust/any-window insert", |bencher| {
         bencher.iter(|| next.next().map(|element| sketch.insert(*element)))

@@ -259,9 +259,7 @@ impl From<AggregateError> for Problem {
             | AggregateError::NotKept { .. }
             | AggregateError::OtherDecay { .. }
             | AggregateError::Value(_)
-            | AggregateError::Cells(_)
-            | AggregateError::Sampled(_)
-            | AggregateError::Statistic(_)
+            | AggregateError::Query(_)
             | AggregateError::Mixed(_) => ProblemKind::Unanswerable,
         };
         Problem::new(kind, error.to_string())

@@ -10,12 +10,13 @@ use super::partial::PartialAggregate;
 use super::question::{
     AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, QuantileAnswer, Statistic, TopAnswer, TopName,
 };
-use super::sketch::{Moment, Side, Sketch};
+use super::sketch::{QueryPoint, SampledField, Sketch};
 use super::spec::AggregateSpec;
+use ebb_sketch::aggregate::QueryError;
 use ebb_sketch::aggregate::answer::{Estimate, Quantile, TopMode};
-use ebb_sketch::aggregate::content::{Labels, QuestionError, Totals, Values};
 use ebb_sketch::aggregate::predicate::{Field, Predicate};
-use ebb_sketch::aggregate::robust::Answers;
+use ebb_sketch::aggregate::reading::{CellLabels, CellTotals, CellValues};
+use ebb_sketch::aggregate::robust::SampleReading;
 use ebb_sketch::decay::Decay;
 
 /// The sketches of all shards, and the time and decay of the question.
@@ -23,7 +24,7 @@ struct CombinedSketches<'a> {
     spec: &'a AggregateSpec,
     /// One where the method merges.
     sketches: Vec<Sketch>,
-    moment: Moment<'a>,
+    moment: QueryPoint<'a>,
     texts: BTreeMap<u128, Box<str>>,
 }
 
@@ -47,7 +48,8 @@ impl AggregateSpec {
         }
         let now_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max().unwrap_or(0);
         let missed = missed_ms.is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
-        let mut combined = CombinedSketches { spec: self, sketches, moment: Moment { now_ms, decay: &decay }, texts };
+        let mut combined =
+            CombinedSketches { spec: self, sketches, moment: QueryPoint { now_ms, decay: &decay }, texts };
         let mut result = combined.read(&question.statistic)?;
         if missed {
             result.mark_incomplete();
@@ -73,7 +75,7 @@ impl CombinedSketches<'_> {
             Statistic::Sum => Ok(AggregateResult::Number(Some(self.sum()?))),
             Statistic::Mean => {
                 self.require_values()?;
-                let mean = match self.sample(Side::Main)? {
+                let mean = match self.sample(SampledField::Main)? {
                     Some(answers) => answers.mean(),
                     None => self.totals()?.mean(),
                 };
@@ -93,42 +95,42 @@ impl CombinedSketches<'_> {
         Err(AggregateError::NotKept { missing: "values, only a count", hint: "configure of: value, or of: a field" })
     }
 
-    fn sample(&mut self, side: Side) -> Result<Option<Answers>, AggregateError> {
+    fn sample(&mut self, side: SampledField) -> Result<Option<SampleReading>, AggregateError> {
         let moment = self.moment;
         Ok(self.sketches.first_mut().and_then(|sketch| sketch.sample(moment, side)).transpose()?)
     }
 
-    fn totals(&self) -> Result<Totals, QuestionError> {
-        self.joined(|sketch| sketch.totals(self.moment), Totals::join)
+    fn totals(&self) -> Result<CellTotals, QueryError> {
+        self.joined(|sketch| sketch.totals(self.moment), CellTotals::merge)
     }
 
-    fn values(&self) -> Result<Values, QuestionError> {
-        self.joined(|sketch| sketch.values(self.moment), Values::join)
+    fn values(&self) -> Result<CellValues, QueryError> {
+        self.joined(|sketch| sketch.values(self.moment), CellValues::merge)
     }
 
-    fn labels(&self) -> Result<Labels, QuestionError> {
-        self.joined(|sketch| sketch.labels(self.moment), Labels::join)
+    fn labels(&self) -> Result<CellLabels, QueryError> {
+        self.joined(|sketch| sketch.labels(self.moment), CellLabels::merge)
     }
 
     fn joined<T>(
         &self,
-        read: impl Fn(&Sketch) -> Result<T, QuestionError>,
+        read: impl Fn(&Sketch) -> Result<T, QueryError>,
         join: impl Fn(T, T) -> T,
-    ) -> Result<T, QuestionError> {
+    ) -> Result<T, QueryError> {
         let mut readings = self.sketches.iter().map(read);
-        let first = readings.next().unwrap_or(Err(QuestionError::NotKept("sketch")))?;
+        let first = readings.next().unwrap_or(Err(QueryError::NotKept("sketch")))?;
         readings.try_fold(first, |all, next| Ok(join(all, next?)))
     }
 
     fn count(&mut self) -> Result<Estimate, AggregateError> {
-        Ok(match self.sample(Side::Main)? {
-            Some(answers) => answers.sum(),
+        Ok(match self.sample(SampledField::Main)? {
+            Some(answers) => answers.weight(),
             None => self.totals()?.count(),
         })
     }
 
     fn sum(&mut self) -> Result<Estimate, AggregateError> {
-        let sum = match self.sample(Side::Main)? {
+        let sum = match self.sample(SampledField::Main)? {
             Some(answers) => answers.value_sum(),
             None => self.totals()?.sum(),
         };
@@ -144,7 +146,7 @@ impl CombinedSketches<'_> {
 
     fn quantiles(&mut self, phis: &[f64]) -> Result<AggregateResult, AggregateError> {
         self.require_values()?;
-        let quantiles: Vec<Quantile> = match self.sample(Side::Main)? {
+        let quantiles: Vec<Quantile> = match self.sample(SampledField::Main)? {
             Some(answers) => answers.quantiles(phis)?,
             None => {
                 let values = self.values()?;
@@ -187,7 +189,7 @@ impl CombinedSketches<'_> {
     }
 
     fn share_of(&mut self, predicate: &Predicate) -> Result<AggregateResult, AggregateError> {
-        Ok(AggregateResult::Number(match self.sample(Side::Main)? {
+        Ok(AggregateResult::Number(match self.sample(SampledField::Main)? {
             Some(answers) => answers.share(predicate),
             None => self.values()?.share(predicate)?,
         }))
@@ -198,7 +200,7 @@ impl CombinedSketches<'_> {
         if !labelled && !self.spec.keeps_values() {
             return Err(AggregateError::NotKept { missing: "labels", hint: "configure top: FIELD" });
         }
-        let side = if labelled { Side::Labels } else { Side::Main };
+        let side = if labelled { SampledField::Labels } else { SampledField::Main };
         let item = |name: TopName, share, lower, upper| TopAnswer { name, share, lower, upper };
         let sampled = self.sample(side)?;
         if sampled.is_none() && labelled {

@@ -17,8 +17,8 @@ use crate::event_spec::Path;
 use crate::offset::AsOf;
 use crate::offset::NextOffset;
 use crate::plan::Plan;
-use ebb_sketch::aggregate::content::TIME_MOST_MS;
-use ebb_sketch::aggregate::robust::Parameters;
+use ebb_sketch::aggregate::MAX_TIME_MS;
+use ebb_sketch::aggregate::SpecEncoding;
 use ebb_sketch::codec::{CodecError, Kind, Reader, Writer};
 use ebb_sketch::hash::Fingerprint;
 
@@ -262,7 +262,7 @@ impl AggregateExport {
         write_time(&mut writer, self.partial.missed_ms);
         LabelTexts::encode_map(&self.partial.texts, &mut writer);
         writer.varint(self.partial.sketches.len() as u64);
-        self.partial.sketches.iter().for_each(|sketch| sketch.write_with(&mut writer, Parameters::LeftOut));
+        self.partial.sketches.iter().for_each(|sketch| sketch.write_with(&mut writer, SpecEncoding::Omitted));
         writer.seal()
     }
 
@@ -297,7 +297,7 @@ impl AggregateExport {
         }
         let mut sketches = Vec::new();
         for _ in 0..count {
-            sketches.push(spec.read_sketch_with(&mut reader, Parameters::LeftOut)?);
+            sketches.push(spec.read_sketch_with(&mut reader, SpecEncoding::Omitted)?);
         }
         reader.finish()?;
         Ok(Self { log, partitions, scope, partial: PartialAggregate { as_of, sketches, missed_ms, texts } })
@@ -318,7 +318,7 @@ fn write_time(writer: &mut Writer, time_ms: Option<i64>) {
 fn read_time(reader: &mut Reader<'_>) -> Result<Option<i64>, CodecError> {
     match (reader.u8()?, reader.i64()?) {
         (0, 0) => Ok(None),
-        (1, time_ms) if (-TIME_MOST_MS..=TIME_MOST_MS).contains(&time_ms) => Ok(Some(time_ms)),
+        (1, time_ms) if (-MAX_TIME_MS..=MAX_TIME_MS).contains(&time_ms) => Ok(Some(time_ms)),
         _ => Err(CodecError::invalid("time", "out of range")),
     }
 }

@@ -5,8 +5,8 @@
 use super::method::{Measure, Method};
 use super::spec::AggregateSpec;
 use crate::event::Event;
-use ebb_sketch::aggregate::content::{Observation, Refused, TIME_MOST_MS, WeightLimits};
-use ebb_sketch::aggregate::robust::{Element, ElementError, ElementId};
+use ebb_sketch::aggregate::robust::ElementId;
+use ebb_sketch::aggregate::{MAX_TIME_MS, Observation, ObservationError, WeightLimits};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::hash::Fingerprint;
 
@@ -40,22 +40,13 @@ impl Refusal {
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<ObservationError> for Refusal {
+    fn from(refused: ObservationError) -> Self {
         match refused {
-            Refused::Weight { .. } => Refusal::Weight,
-            Refused::Value { .. } => Refusal::Value,
-            Refused::Time { .. } => Refusal::Time,
-            Refused::Late { .. } => Refusal::Late,
-        }
-    }
-}
-
-impl From<ElementError> for Refusal {
-    fn from(error: ElementError) -> Self {
-        match error {
-            ElementError::WeightZero | ElementError::WeightAbove { .. } => Refusal::Weight,
-            ElementError::TimeExtreme { .. } => Refusal::Time,
+            ObservationError::Weight { .. } => Refusal::Weight,
+            ObservationError::Value { .. } => Refusal::Value,
+            ObservationError::Time { .. } => Refusal::Time,
+            ObservationError::Late { .. } => Refusal::Late,
         }
     }
 }
@@ -77,11 +68,6 @@ impl AggregateInput {
 
     pub fn observation(&self) -> Observation {
         Observation { time_ms: self.time_ms, value: self.value, label: self.label, weight: self.weight }
-    }
-
-    /// The element of a sampling sketch that keeps `value`.
-    pub fn element(&self, value: u64) -> Element {
-        Element { time_ms: self.time_ms, id: self.id, value, weight: self.weight as u32 }
     }
 
     pub fn encode(&self, writer: &mut Writer) {
@@ -118,7 +104,7 @@ impl AggregateSpec {
     /// Converts an event, or refuses it.
     pub(super) fn input(&self, event: &Event, at: &Occurrence, label: u128) -> Result<AggregateInput, Refusal> {
         let time_ms = at.time_ms;
-        if !(-TIME_MOST_MS..=TIME_MOST_MS).contains(&time_ms) {
+        if !(-MAX_TIME_MS..=MAX_TIME_MS).contains(&time_ms) {
             return Err(Refusal::Time);
         }
         let parameters = self.parameters();
@@ -142,7 +128,7 @@ impl AggregateSpec {
         let (weight, max) = match parameters.method {
             Method::Robust | Method::Integral => (libm::round(weight), f64::from(parameters.max_integer_weight())),
             Method::Forward | Method::Division | Method::Cascade | Method::Levels => {
-                (weight, WeightLimits::default().most())
+                (weight, WeightLimits::default().max())
             }
         };
         if (1.0..=max).contains(&weight) { Ok(weight) } else { Err(Refusal::Weight) }

@@ -30,7 +30,7 @@ pub use question::{
     AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, KeyScope, QuantileAnswer, Statistic,
     TopAnswer, TopName,
 };
-pub use sketch::MixedParts;
+pub use sketch::IncompatibleSketches;
 pub use spec::{AggregateParameters, AggregateSpec, AggregateSpecError, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT};
 
 use super::event::Event;
@@ -153,8 +153,8 @@ impl Aggregate {
     fn prune_texts(&mut self) {
         let mut held = Vec::new();
         for sketch in [&mut self.whole].into_iter().chain(self.keys.iter_mut().flat_map(KeyTable::sketches_mut)) {
-            sketch.settle();
-            sketch.held_labels(&mut held);
+            sketch.compact();
+            sketch.collect_labels(&mut held);
         }
         held.extend(self.keys.iter().flat_map(KeyTable::pending_labels));
         self.texts.retain(held);
@@ -176,21 +176,21 @@ impl Aggregate {
         let (sketch, missed_ms) = sketch.map_or((None, None), |scoped| (Some(scoped.sketch), scoped.missed_ms));
         let mut labels = Vec::new();
         if let (Statistic::Top { .. }, Some(sketch)) = (&question.statistic, &sketch) {
-            sketch.held_labels(&mut labels);
+            sketch.collect_labels(&mut labels);
         }
         let sketches = sketch.into_iter().collect();
         Ok(PartialAggregate { as_of: vec![as_of], sketches, missed_ms, texts: self.texts.select(labels) })
     }
 
     pub(super) fn status(&self, spec: &AggregateSpec) -> AggregateStatus {
-        let keyed = self.keys.iter().flat_map(KeyTable::sketches).map(Sketch::len).sum::<usize>();
+        let keyed = self.keys.iter().flat_map(KeyTable::sketches).map(Sketch::entry_count).sum::<usize>();
         AggregateStatus {
             name: spec.name().to_owned(),
             events: self.events,
             refused: self.refused,
             keys: self.keys.as_ref().map(KeyTable::counts),
             texts: self.texts.len() as u64,
-            memory_bytes: (self.whole.len() + keyed) as u64 * ENTRY_BYTES + self.texts.bytes(),
+            memory_bytes: (self.whole.entry_count() + keyed) as u64 * ENTRY_BYTES + self.texts.bytes(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sketch::{MixedParts, Sketch};
+use super::sketch::{IncompatibleSketches, Sketch};
 use crate::offset::AsOf;
 
 /// A copy of the sketches that a question needs, from one shard or several, so that the shards can continue.
@@ -20,7 +20,7 @@ pub struct PartialAggregate {
 
 impl PartialAggregate {
     /// Combines several partial aggregates; their sketches become one where the method merges.
-    pub(super) fn combine(partials: impl IntoIterator<Item = Self>) -> Result<Self, MixedParts> {
+    pub(super) fn combine(partials: impl IntoIterator<Item = Self>) -> Result<Self, IncompatibleSketches> {
         let mut all = Self { as_of: Vec::new(), sketches: Vec::new(), missed_ms: None, texts: BTreeMap::new() };
         for partial in partials {
             all.as_of.extend(partial.as_of);

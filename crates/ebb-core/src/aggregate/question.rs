@@ -1,11 +1,11 @@
 //! Questions about an aggregate, and their answers, in the units of the events.
 
 use super::export::ExportError;
-use super::sketch::MixedParts;
+use super::sketch::IncompatibleSketches;
 use crate::offset::AsOf;
+use ebb_sketch::aggregate::QueryError;
 use ebb_sketch::aggregate::answer::{Estimate, Evidence, Guarantee, TopMode};
 use ebb_sketch::aggregate::predicate::Predicate;
-use ebb_sketch::aggregate::{content, robust};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::hash::Fingerprint;
 
@@ -177,18 +177,12 @@ pub enum AggregateError {
     /// The value of a rank is not a number.
     #[error("{0} is not a valid value")]
     Value(f64),
-    /// A deterministic sketch cannot answer.
+    /// The sketch cannot answer.
     #[error(transparent)]
-    Cells(#[from] content::QuestionError),
-    /// A sampling sketch cannot answer.
-    #[error(transparent)]
-    Sampled(#[from] robust::QuestionError),
-    /// The parameter of a statistic is out of range.
-    #[error(transparent)]
-    Statistic(#[from] robust::StatisticError),
+    Query(#[from] QueryError),
     /// The partial aggregates do not fit together.
     #[error(transparent)]
-    Mixed(#[from] MixedParts),
+    Mixed(#[from] IncompatibleSketches),
     /// The exports cannot be merged.
     #[error(transparent)]
     Export(#[from] ExportError),

@@ -5,7 +5,7 @@
 
 use super::spec::AggregateSpecError;
 use ebb_sketch::aggregate::predicate::{Comparison, Field, Predicate};
-use ebb_sketch::aggregate::qdigest::BITS_MOST;
+use ebb_sketch::aggregate::qdigest::MAX_VALUE_BITS;
 
 /// Tolerance within which a number of steps counts as an integer: 0.3 is three steps of 0.1.
 const TOLERANCE: f64 = 1e-9;
@@ -18,7 +18,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) const MAX_STEPS: u64 = (1 << BITS_MOST) - 1;
+    pub(super) const MAX_STEPS: u64 = (1 << MAX_VALUE_BITS) - 1;
 
     /// Values from 0 to `max` in steps of `step`.
     pub(super) fn new(step: f64, max: f64) -> Result<Self, AggregateSpecError> {

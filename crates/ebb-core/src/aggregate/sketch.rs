@@ -1,316 +1,219 @@
-//! One sketch of a chosen method: what the methods differ in, in one place.
+//! The sketch behind an aggregate: one variant per method, everything else through [`DecayedSketch`].
 
 use super::input::{AggregateInput, Refusal};
-use super::method::Measure;
 use super::spec::{AggregateSpec, SketchShape};
-use ebb_sketch::aggregate::cascade::Cascade;
-use ebb_sketch::aggregate::content::{Labels, QuestionError, Totals, Values};
-use ebb_sketch::aggregate::division::Division;
-use ebb_sketch::aggregate::forward::Forward;
-use ebb_sketch::aggregate::levels::Levels;
-use ebb_sketch::aggregate::robust::{Answers, IntegralSketch, Parameters, WindowSketch};
+use ebb_sketch::aggregate::cascade::CascadeSketch;
+use ebb_sketch::aggregate::division::DivisionSketch;
+use ebb_sketch::aggregate::forward::{ForwardShape, ForwardSketch};
+use ebb_sketch::aggregate::paper::integral::IntegralSpec;
+use ebb_sketch::aggregate::paper::levels::LevelsSketch;
+use ebb_sketch::aggregate::reading::{CellLabels, CellTotals, CellValues};
+use ebb_sketch::aggregate::robust::{RobustSketch, RobustSpec, SampleReading, SampledFields, WindowSpec};
+use ebb_sketch::aggregate::{DecayedSketch, Labels, MergeError, QueryError, SpecEncoding, Totals, Values};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::decay::Decay;
 
-/// A sampling sketch keeps one number of each element: where both a value and a label are asked for there are two.
-#[derive(Debug, Clone)]
-pub(super) struct Sampled<S> {
-    /// By value; by label where nothing but events is counted.
-    pub main: S,
-    pub by_label: Option<S>,
-}
-
-/// See the module.
+/// A sketch of a configured method. Boxed, because the methods differ much in size and tables hold many sketches.
 #[derive(Debug, Clone)]
 pub(super) enum Sketch {
-    Robust(Box<Sampled<WindowSketch>>),
-    Integral(Box<Sampled<IntegralSketch>>),
-    Forward(Box<Forward>),
-    Division(Box<Division>),
-    Cascade(Box<Cascade>),
-    Levels(Box<Levels>),
+    Robust(Box<RobustSketch<WindowSpec>>),
+    Integral(Box<RobustSketch<IntegralSpec>>),
+    Forward(Box<ForwardSketch>),
+    Division(Box<DivisionSketch>),
+    Cascade(Box<CascadeSketch>),
+    Levels(Box<LevelsSketch>),
 }
 
-/// Two sketches that do not belong together, although one specification made them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the parts of the aggregate do not belong together: {0}")]
-pub struct MixedParts(String);
+/// Evaluates an expression on the sketch of whichever method.
+macro_rules! dispatch {
+    ($sketch:expr, $name:ident => $body:expr) => {
+        match $sketch {
+            Sketch::Robust($name) => $body,
+            Sketch::Integral($name) => $body,
+            Sketch::Forward($name) => $body,
+            Sketch::Division($name) => $body,
+            Sketch::Cascade($name) => $body,
+            Sketch::Levels($name) => $body,
+        }
+    };
+}
+
+/// Builds a sketch of the configured method, where `$make` maps a specification to a sketch.
+macro_rules! build {
+    ($spec:expr, $shape:ident => $make:expr) => {
+        match &$spec.shape {
+            SketchShape::Robust(sample) => {
+                let $shape = &RobustSpec { sample: sample.clone(), fields: $spec.sampled_fields() };
+                Sketch::Robust(Box::new($make))
+            }
+            SketchShape::Integral(sample) => {
+                let $shape = &RobustSpec { sample: sample.clone(), fields: $spec.sampled_fields() };
+                Sketch::Integral(Box::new($make))
+            }
+            SketchShape::Forward(decay, summary) => {
+                let $shape = &ForwardShape::new(decay, *summary).expect("the specification has checked the decay");
+                Sketch::Forward(Box::new($make))
+            }
+            SketchShape::Division($shape) => Sketch::Division(Box::new($make)),
+            SketchShape::Cascade($shape) => Sketch::Cascade(Box::new($make)),
+            SketchShape::Levels($shape) => Sketch::Levels(Box::new($make)),
+        }
+    };
+}
 
 impl AggregateSpec {
-    fn labelled_apart(&self) -> bool {
-        self.parameters().top.is_some() && self.parameters().of != Measure::Count
+    /// Which fields of an event a sampling method keeps.
+    fn sampled_fields(&self) -> SampledFields {
+        match (self.keeps_values(), self.parameters().top) {
+            (true, Some(_)) => SampledFields::ValuesAndLabels,
+            (true, None) => SampledFields::Values,
+            (false, _) => SampledFields::Labels,
+        }
     }
 
-    fn sampled<S>(&self, make: impl Fn() -> S) -> Box<Sampled<S>> {
-        Box::new(Sampled { main: make(), by_label: self.labelled_apart().then(&make) })
-    }
-
+    /// An empty sketch.
     pub(super) fn sketch(&self) -> Sketch {
-        match &self.shape {
-            SketchShape::Robust(spec) => Sketch::Robust(self.sampled(|| WindowSketch::new(spec))),
-            SketchShape::Integral(spec) => Sketch::Integral(self.sampled(|| IntegralSketch::new(spec))),
-            SketchShape::Forward(decay, shape) => {
-                Sketch::Forward(Box::new(Forward::new(decay, *shape).expect("the specification has made one before")))
-            }
-            SketchShape::Division(shape) => Sketch::Division(Box::new(Division::new(shape.clone()))),
-            SketchShape::Cascade(shape) => Sketch::Cascade(Box::new(Cascade::new(*shape))),
-            SketchShape::Levels(shape) => Sketch::Levels(Box::new(Levels::new(*shape))),
-        }
+        build!(self, shape => DecayedSketch::from_spec(shape))
     }
 
-    /// What the main sketch of a sampling method keeps of an event.
-    fn main_value(&self, observed: &AggregateInput) -> u64 {
-        if self.keeps_values() { observed.value } else { observed.label as u64 }
-    }
-
-    /// Takes an event, or refuses it whole.
-    pub(super) fn insert(&self, sketch: &mut Sketch, observed: &AggregateInput) -> Result<(), Refusal> {
-        match sketch {
-            Sketch::Robust(sampled) => {
-                sampled.main.insert(observed.element(self.main_value(observed)))?;
-                if let Some(sketch) = &mut sampled.by_label {
-                    sketch.insert(observed.element(observed.label as u64))?;
-                }
-            }
-            Sketch::Integral(sampled) => {
-                sampled.main.insert(observed.element(self.main_value(observed)))?;
-                if let Some(sketch) = &mut sampled.by_label {
-                    sketch.insert(observed.element(observed.label as u64))?;
-                }
-            }
-            Sketch::Forward(sketch) => sketch.insert(&observed.observation())?,
-            Sketch::Division(sketch) => sketch.insert(&observed.observation())?,
-            Sketch::Cascade(sketch) => sketch.insert(&observed.observation())?,
-            Sketch::Levels(sketch) => sketch.insert(&observed.observation())?,
-        }
-        Ok(())
+    /// Adds an event, or rejects it without changing the sketch.
+    pub(super) fn insert(&self, sketch: &mut Sketch, input: &AggregateInput) -> Result<(), Refusal> {
+        let observation = input.observation();
+        Ok(dispatch!(sketch, sketch => sketch.observe(input.id, &observation))?)
     }
 
     pub(super) fn read_sketch(&self, reader: &mut Reader<'_>) -> Result<Sketch, CodecError> {
-        self.read_sketch_with(reader, Parameters::Written)
+        self.read_sketch_with(reader, SpecEncoding::Included)
     }
 
     pub(super) fn read_sketch_with(
         &self,
         reader: &mut Reader<'_>,
-        parameters: Parameters,
+        encoding: SpecEncoding,
     ) -> Result<Sketch, CodecError> {
-        let foreign = || CodecError::invalid("sketch", "made under another specification");
-        Ok(match &self.shape {
-            SketchShape::Robust(spec) => Sketch::Robust(Box::new(Sampled {
-                main: WindowSketch::decode_with(spec, reader.bytes()?, parameters)?,
-                by_label: match self.labelled_apart() {
-                    true => Some(WindowSketch::decode_with(spec, reader.bytes()?, parameters)?),
-                    false => None,
-                },
-            })),
-            SketchShape::Integral(spec) => Sketch::Integral(Box::new(Sampled {
-                main: IntegralSketch::decode_with(spec, reader.bytes()?, parameters)?,
-                by_label: match self.labelled_apart() {
-                    true => Some(IntegralSketch::decode_with(spec, reader.bytes()?, parameters)?),
-                    false => None,
-                },
-            })),
-            SketchShape::Forward(decay, shape) => {
-                let sketch = Forward::decode(reader.bytes()?)?;
-                // Merging refuses another rate; an empty one changes nothing.
-                let mine = Forward::new(decay, *shape).is_ok_and(|mut empty| empty.merge(sketch.clone()).is_ok());
-                Sketch::Forward(Box::new(Some(sketch).filter(|_| mine).ok_or_else(foreign)?))
-            }
-            SketchShape::Division(shape) => {
-                let sketch = Division::decode(reader.bytes()?)?;
-                Sketch::Division(Box::new(Some(sketch).filter(|s| s.shape() == shape).ok_or_else(foreign)?))
-            }
-            SketchShape::Cascade(shape) => {
-                let sketch = Cascade::decode(reader.bytes()?)?;
-                Sketch::Cascade(Box::new(Some(sketch).filter(|s| s.timeline() == *shape).ok_or_else(foreign)?))
-            }
-            SketchShape::Levels(shape) => {
-                let sketch = Levels::decode(reader.bytes()?)?;
-                Sketch::Levels(Box::new(Some(sketch).filter(|s| s.timeline() == *shape).ok_or_else(foreign)?))
-            }
-        })
+        Ok(build!(self, shape => DecayedSketch::decode_from(shape, reader, encoding)?))
     }
 }
 
-impl Sketch {
-    /// Becomes the sketch of both, where the method allows it; otherwise `other` comes back.
-    pub fn merge(&mut self, other: Self) -> Result<Option<Self>, MixedParts> {
-        let mixed = |error: &dyn std::fmt::Display| MixedParts(error.to_string());
-        match (self, other) {
-            (Self::Robust(mine), Self::Robust(theirs)) => {
-                mine.main.absorb(&theirs.main).map_err(|error| mixed(&error))?;
-                if let (Some(mine), Some(theirs)) = (&mut mine.by_label, &theirs.by_label) {
-                    mine.absorb(theirs).map_err(|error| mixed(&error))?;
-                }
-            }
-            (Self::Integral(mine), Self::Integral(theirs)) => {
-                mine.main.absorb(&theirs.main).map_err(|error| mixed(&error))?;
-                if let (Some(mine), Some(theirs)) = (&mut mine.by_label, &theirs.by_label) {
-                    mine.absorb(theirs).map_err(|error| mixed(&error))?;
-                }
-            }
-            (Self::Forward(mine), Self::Forward(theirs)) => mine.merge(*theirs).map_err(|error| mixed(&error))?,
-            (Self::Division(mine), Self::Division(theirs)) => mine.merge(*theirs).map_err(|error| mixed(&error))?,
-            (Self::Cascade(_), other @ Self::Cascade(_)) | (Self::Levels(_), other @ Self::Levels(_)) => {
-                return Ok(Some(other));
-            }
-            _ => return Err(MixedParts("they are of different methods".into())),
-        }
-        Ok(None)
-    }
+/// Two sketches that cannot be merged, although they belong to one aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the partial aggregates cannot be merged: {0}")]
+pub struct IncompatibleSketches(MergeError);
 
-    /// Lets go of what no question as of `clock_ms` or later can reach.
-    pub fn advance(&mut self, clock_ms: i64) {
-        // A clock too far from the epoch lets nothing go; events of such times are refused.
-        match self {
-            Self::Robust(sampled) => {
-                sampled.main.settle();
-                // A sketch that has forgotten nothing is complete, and says so.
-                if sampled.main.forgets_at(clock_ms) {
-                    let _ = sampled.main.advance(clock_ms);
-                    sampled.by_label.iter_mut().for_each(|sketch| _ = sketch.advance(clock_ms));
-                }
-            }
-            Self::Integral(sampled) => {
-                let _ = sampled.main.advance(clock_ms);
-                sampled.by_label.iter_mut().for_each(|sketch| _ = sketch.advance(clock_ms));
-            }
-            Self::Division(sketch) => _ = sketch.advance(clock_ms),
-            Self::Cascade(sketch) => sketch.expire(clock_ms),
-            Self::Forward(_) | Self::Levels(_) => {}
-        }
-        self.settle();
-    }
-
-    /// Brings sampling sketches into their exact form, so that what is held depends on the log alone.
-    pub fn settle(&mut self) {
-        match self {
-            Self::Robust(sampled) => {
-                sampled.main.settle();
-                sampled.by_label.iter_mut().for_each(WindowSketch::settle);
-            }
-            Self::Integral(sampled) => {
-                sampled.main.settle();
-                sampled.by_label.iter_mut().for_each(IntegralSketch::settle);
-            }
-            Self::Forward(_) | Self::Division(_) | Self::Cascade(_) | Self::Levels(_) => {}
-        }
-    }
-
-    /// Every label that a later answer may name; some twice.
-    pub fn held_labels(&self, into: &mut Vec<u128>) {
-        match self {
-            Self::Robust(sampled) => {
-                into.extend(sampled.by_label.as_ref().unwrap_or(&sampled.main).held_values().map(u128::from));
-            }
-            Self::Integral(sampled) => {
-                into.extend(sampled.by_label.as_ref().unwrap_or(&sampled.main).held_values().map(u128::from));
-            }
-            Self::Forward(sketch) => sketch.held_labels(into),
-            Self::Division(sketch) => sketch.held_labels(into),
-            Self::Cascade(sketch) => sketch.held_labels(into),
-            Self::Levels(sketch) => sketch.held_labels(into),
-        }
-    }
-
-    /// Elements, nodes, counters and ranges held.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Robust(sampled) => sampled.main.stored() + sampled.by_label.as_ref().map_or(0, WindowSketch::stored),
-            Self::Integral(sampled) => {
-                sampled.main.stored() + sampled.by_label.as_ref().map_or(0, IntegralSketch::stored)
-            }
-            Self::Forward(sketch) => sketch.len(),
-            Self::Division(sketch) => sketch.cells().count() + sketch.len(),
-            Self::Cascade(sketch) => sketch.len(),
-            Self::Levels(sketch) => sketch.len(),
-        }
-    }
-
-    pub fn write(&self, writer: &mut Writer) {
-        self.write_with(writer, Parameters::Written);
-    }
-
-    pub fn write_with(&self, writer: &mut Writer, parameters: Parameters) {
-        match self {
-            Self::Robust(sampled) => {
-                writer.bytes(&sampled.main.encode_with(parameters));
-                sampled.by_label.iter().for_each(|sketch| writer.bytes(&sketch.encode_with(parameters)));
-            }
-            Self::Integral(sampled) => {
-                writer.bytes(&sampled.main.encode_with(parameters));
-                sampled.by_label.iter().for_each(|sketch| writer.bytes(&sketch.encode_with(parameters)));
-            }
-            Self::Forward(sketch) => writer.bytes(&sketch.encode()),
-            Self::Division(sketch) => writer.bytes(&sketch.encode()),
-            Self::Cascade(sketch) => writer.bytes(&sketch.encode()),
-            Self::Levels(sketch) => writer.bytes(&sketch.encode()),
-        }
-    }
-}
-
-/// Of which of the two sampling sketches.
+/// Which field of a sampling sketch a question is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum SampledField {
+    /// Values, or labels where only events are counted.
     Main,
     Labels,
 }
 
-/// A question at one time and under one decay.
+/// A query at one time and under one decay.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment<'a> {
+pub(super) struct QueryPoint<'a> {
     pub now_ms: i64,
     pub decay: &'a Decay,
 }
 
 impl Sketch {
-    /// The sample of a sampling sketch.
-    pub fn sample(
-        &mut self,
-        moment: Moment<'_>,
-        side: Side,
-    ) -> Option<Result<Answers, ebb_sketch::aggregate::robust::QuestionError>> {
+    /// Becomes the sketch of both if the method merges; otherwise returns `other`.
+    pub fn merge(&mut self, other: Self) -> Result<Option<Self>, IncompatibleSketches> {
+        self.try_merge(other).map_err(IncompatibleSketches)
+    }
+
+    fn try_merge(&mut self, other: Self) -> Result<Option<Self>, MergeError> {
+        fn of_method<S: DecayedSketch>(sketch: &mut S, other: Box<S>) -> Result<Option<Box<S>>, MergeError> {
+            if !S::MERGES {
+                return Ok(Some(other));
+            }
+            sketch.merge(*other).map(|()| None)
+        }
+        match (self, other) {
+            (Self::Robust(sketch), Self::Robust(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Robust)),
+            (Self::Integral(sketch), Self::Integral(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Integral)),
+            (Self::Forward(sketch), Self::Forward(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Forward)),
+            (Self::Division(sketch), Self::Division(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Division)),
+            (Self::Cascade(sketch), Self::Cascade(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Cascade)),
+            (Self::Levels(sketch), Self::Levels(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Levels)),
+            _ => Err(MergeError::Different("methods")),
+        }
+    }
+
+    /// Releases what no query at `clock_ms` or later can reach.
+    pub fn advance(&mut self, clock_ms: i64) {
+        dispatch!(self, sketch => DecayedSketch::advance(&mut **sketch, clock_ms));
+    }
+
+    /// Applies deferred work, so that the state depends on the log alone.
+    pub fn compact(&mut self) {
+        dispatch!(self, sketch => sketch.compact());
+    }
+
+    /// Appends every label that a later answer may name; some more than once.
+    pub fn collect_labels(&self, into: &mut Vec<u128>) {
+        dispatch!(self, sketch => sketch.collect_labels(into));
+    }
+
+    /// Stored elements, nodes, counters and ranges.
+    pub fn entry_count(&self) -> usize {
+        dispatch!(self, sketch => sketch.entry_count())
+    }
+
+    pub fn write(&self, writer: &mut Writer) {
+        self.write_with(writer, SpecEncoding::Included);
+    }
+
+    pub fn write_with(&self, writer: &mut Writer, encoding: SpecEncoding) {
+        dispatch!(self, sketch => sketch.encode_into(writer, encoding));
+    }
+
+    /// The reading of a sampling method; `None` for the others.
+    pub fn sample(&mut self, at: QueryPoint<'_>, field: SampledField) -> Option<Result<SampleReading, QueryError>> {
+        fn of_method<S: DecayedSketch>(
+            sketch: &mut S,
+            at: QueryPoint<'_>,
+            field: SampledField,
+        ) -> Result<Option<SampleReading>, QueryError> {
+            sketch.compact();
+            Ok(match field {
+                SampledField::Main => match sketch.totals(at.now_ms, at.decay)? {
+                    Totals::Sample(sample) => Some(sample),
+                    Totals::Cells(_) => None,
+                },
+                SampledField::Labels => match sketch.labels(at.now_ms, at.decay)? {
+                    Labels::Sample(sample) => Some(sample),
+                    Labels::Cells(_) => None,
+                },
+            })
+        }
         match self {
-            Self::Robust(sampled) => {
-                let labels = sampled.by_label.as_mut().filter(|_| side == Side::Labels);
-                Some(labels.unwrap_or(&mut sampled.main).ask(moment.now_ms, moment.decay))
-            }
-            Self::Integral(sampled) => {
-                let labels = sampled.by_label.as_mut().filter(|_| side == Side::Labels);
-                Some(labels.unwrap_or(&mut sampled.main).ask(moment.now_ms))
-            }
+            Self::Robust(sketch) => of_method(&mut **sketch, at, field).transpose(),
+            Self::Integral(sketch) => of_method(&mut **sketch, at, field).transpose(),
             Self::Forward(_) | Self::Division(_) | Self::Cascade(_) | Self::Levels(_) => None,
         }
     }
 
-    pub fn totals(&self, at: Moment<'_>) -> Result<Totals, QuestionError> {
-        match self {
-            Self::Forward(sketch) => sketch.totals(at.now_ms, at.decay),
-            Self::Division(sketch) => sketch.totals(at.now_ms, at.decay),
-            Self::Cascade(sketch) => sketch.totals(at.now_ms, at.decay),
-            Self::Levels(sketch) => sketch.totals(at.now_ms, at.decay),
-            Self::Robust(_) | Self::Integral(_) => Err(QuestionError::NotKept("totals")),
+    /// Count, sum and mean of a method that keeps cells.
+    pub fn totals(&self, at: QueryPoint<'_>) -> Result<CellTotals, QueryError> {
+        match dispatch!(self, sketch => sketch.totals(at.now_ms, at.decay))? {
+            Totals::Cells(totals) => Ok(totals),
+            Totals::Sample(_) => Err(QueryError::NotKept("cells")),
         }
     }
 
-    pub fn values(&self, at: Moment<'_>) -> Result<Values, QuestionError> {
-        match self {
-            Self::Forward(sketch) => sketch.values(at.now_ms, at.decay),
-            Self::Division(sketch) => sketch.values(at.now_ms, at.decay),
-            Self::Cascade(sketch) => sketch.values(at.now_ms, at.decay),
-            Self::Levels(sketch) => sketch.values(at.now_ms, at.decay),
-            Self::Robust(_) | Self::Integral(_) => Err(QuestionError::NotKept("values")),
+    /// The distribution of values of a method that keeps cells.
+    pub fn values(&self, at: QueryPoint<'_>) -> Result<CellValues, QueryError> {
+        match dispatch!(self, sketch => sketch.values(at.now_ms, at.decay))? {
+            Values::Cells(values) => Ok(values),
+            Values::Sample(_) => Err(QueryError::NotKept("cells")),
         }
     }
 
-    pub fn labels(&self, at: Moment<'_>) -> Result<Labels, QuestionError> {
-        match self {
-            Self::Forward(sketch) => sketch.labels(at.now_ms, at.decay),
-            Self::Division(sketch) => sketch.labels(at.now_ms, at.decay),
-            Self::Cascade(sketch) => sketch.labels(at.now_ms, at.decay),
-            Self::Levels(sketch) => sketch.labels(at.now_ms, at.decay),
-            Self::Robust(_) | Self::Integral(_) => Err(QuestionError::NotKept("labels")),
+    /// The heaviest labels of a method that keeps cells.
+    pub fn labels(&self, at: QueryPoint<'_>) -> Result<CellLabels, QueryError> {
+        match dispatch!(self, sketch => sketch.labels(at.now_ms, at.decay))? {
+            Labels::Cells(labels) => Ok(labels),
+            Labels::Sample(_) => Err(QueryError::NotKept("cells")),
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use super::method::{Measure, Method, Selection, Weighting};
 use super::scale::Scale;
-use ebb_sketch::aggregate::cascade::Cascade;
-use ebb_sketch::aggregate::content::{ContentShape, ShapeError, TimelineShape};
+use ebb_sketch::aggregate::cascade::CascadeSketch;
 use ebb_sketch::aggregate::division::DivisionShape;
-use ebb_sketch::aggregate::levels::Levels;
+use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralDecayError, IntegralSpec, IntegralSpecError};
+use ebb_sketch::aggregate::paper::levels::LevelsSketch;
 use ebb_sketch::aggregate::qdigest::DigestShape;
-use ebb_sketch::aggregate::robust::{
-    Accuracy, AccuracyError, IntegralDecay, IntegralDecayError, IntegralSpec, IntegralSpecError, SpecError, WindowSpec,
-};
+use ebb_sketch::aggregate::robust::{Accuracy, AccuracyError, WindowSpec, WindowSpecError};
+use ebb_sketch::aggregate::timeline::TimelineShape;
+use ebb_sketch::aggregate::{ShapeError, SummaryShape};
 use ebb_sketch::codec::Writer;
 use ebb_sketch::decay::Decay;
 
@@ -95,7 +95,7 @@ pub enum AggregateSpecError {
     Accuracy(#[from] AccuracyError),
     /// The horizon does not fit the method.
     #[error(transparent)]
-    Window(#[from] SpecError),
+    Window(#[from] WindowSpecError),
     /// The sketch would be invalid.
     #[error(transparent)]
     Shape(#[from] ShapeError),
@@ -120,7 +120,7 @@ impl AggregateSpecError {
 pub(super) enum SketchShape {
     Robust(WindowSpec),
     Integral(IntegralSpec),
-    Forward(Decay, ContentShape),
+    Forward(Decay, SummaryShape),
     Division(DivisionShape),
     Cascade(TimelineShape),
     Levels(TimelineShape),
@@ -190,8 +190,8 @@ impl AggregateSpec {
             return Err(AggregateSpecError::NoKeys);
         }
         let shape = parameters.sketch_shape(scale)?;
-        let whole_horizon =
-            Decay::window(parameters.horizon_ms).map_err(|_| SpecError::Horizon { asked_ms: 0, most_ms: u64::MAX })?;
+        let whole_horizon = Decay::window(parameters.horizon_ms)
+            .map_err(|_| WindowSpecError::Horizon { horizon_ms: 0, max_ms: u64::MAX })?;
         let decay = parameters.decay.clone().unwrap_or(whole_horizon);
         Ok(Self { parameters, shape, scale, decay })
     }
@@ -264,7 +264,7 @@ impl AggregateParameters {
                 let decay = self.required_decay()?;
                 let shape = self.content(scale, 2.0 * epsilon, epsilon)?;
                 // Whether the decay is suitable is checked when a sketch is created.
-                ebb_sketch::aggregate::forward::Forward::new(&decay, shape)?;
+                ebb_sketch::aggregate::forward::ForwardShape::new(&decay, shape)?;
                 SketchShape::Forward(decay, shape)
             }
             Method::Division => {
@@ -277,11 +277,11 @@ impl AggregateParameters {
             }
             Method::Cascade => {
                 let (in_time, content) = self.timeline_content(scale)?;
-                SketchShape::Cascade(Cascade::shape(in_time, horizon_ms, content)?)
+                SketchShape::Cascade(CascadeSketch::shape(in_time, horizon_ms, content)?)
             }
             Method::Levels => {
                 let (in_time, content) = self.timeline_content(scale)?;
-                SketchShape::Levels(Levels::shape(in_time, horizon_ms, content)?)
+                SketchShape::Levels(LevelsSketch::shape(in_time, horizon_ms, content)?)
             }
         })
     }
@@ -292,7 +292,7 @@ impl AggregateParameters {
 
     /// The error in time and the content of the cells of `cascade` and `levels`. The error of a share is
     /// (in_time + summary) / (1 - in_time), together epsilon.
-    fn timeline_content(&self, scale: Scale) -> Result<(f64, ContentShape), ShapeError> {
+    fn timeline_content(&self, scale: Scale) -> Result<(f64, SummaryShape), ShapeError> {
         let is_plain_count = self.of == Measure::Count && self.top.is_none();
         let in_time = if is_plain_count { self.epsilon } else { self.epsilon / 2.0 };
         let summary = self.epsilon * (1.0 - self.epsilon) / 2.0;
@@ -319,8 +319,8 @@ impl AggregateParameters {
     }
 
     /// The content of a cell, for an error of `beta / 2` in ranks and of `share` in the shares of top items.
-    fn content(&self, scale: Scale, beta: f64, share: f64) -> Result<ContentShape, ShapeError> {
-        let mut shape = ContentShape::totals();
+    fn content(&self, scale: Scale, beta: f64, share: f64) -> Result<SummaryShape, ShapeError> {
+        let mut shape = SummaryShape::totals();
         if self.of != Measure::Count {
             shape = shape.with_values(DigestShape::new(scale.bits(), beta)?);
         }

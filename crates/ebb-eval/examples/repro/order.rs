@@ -5,11 +5,11 @@
 
 use std::time::Instant;
 
-use ebb_sketch::aggregate::cascade::Cascade;
-use ebb_sketch::aggregate::content::{ContentShape, Observation};
-use ebb_sketch::aggregate::division::{Division, DivisionShape};
-use ebb_sketch::aggregate::levels::Levels;
+use ebb_sketch::aggregate::cascade::CascadeSketch;
+use ebb_sketch::aggregate::division::{DivisionShape, DivisionSketch};
+use ebb_sketch::aggregate::paper::levels::LevelsSketch;
 use ebb_sketch::aggregate::qdigest::{DigestShape, QDigest};
+use ebb_sketch::aggregate::{Observation, SummaryShape};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::Random;
 
@@ -72,8 +72,8 @@ fn requests() -> Vec<Observation> {
     requests
 }
 
-fn content(beta: f64) -> ContentShape {
-    ContentShape::totals().with_values(DigestShape::new(BITS, beta).expect("a digest"))
+fn content(beta: f64) -> SummaryShape {
+    SummaryShape::totals().with_values(DigestShape::new(BITS, beta).expect("a digest"))
 }
 
 /// Cells, nodes and microseconds per update.
@@ -93,10 +93,10 @@ fn division(stream: &[Observation], alpha: f64, theta: f64, beta: f64) -> Run {
     let decay = Decay::polynomial(alpha, 1.0).expect("a power");
     let shape = DivisionShape::new(decay, theta, 1 << 30, content(beta)).expect("a division");
     let (mut cells, update_us) =
-        timed(stream, Division::new(shape), |cells, one| cells.insert(one).expect("within the horizon"));
+        timed(stream, DivisionSketch::new(shape), |cells, one| cells.insert(one).expect("within the horizon"));
     let newest_ms = cells.newest_ms().expect("some");
     cells.advance(newest_ms).expect("a time");
-    Run { cells: cells.cells().count(), nodes: cells.nodes(), update_us }
+    Run { cells: cells.cells().count(), nodes: cells.node_count(), update_us }
 }
 
 fn capacity(epsilon: f64) -> u32 {
@@ -104,20 +104,20 @@ fn capacity(epsilon: f64) -> u32 {
 }
 
 fn cascade(stream: &[Observation], epsilon: f64) -> Run {
-    let shape = Cascade::shape(epsilon, SPAN_MS, content(epsilon / 2.0)).expect("a cascade");
-    let fresh = Cascade::new(shape.with_capacity(capacity(epsilon)));
+    let shape = CascadeSketch::shape(epsilon, SPAN_MS, content(epsilon / 2.0)).expect("a cascade");
+    let fresh = CascadeSketch::new(shape.with_capacity(capacity(epsilon)));
     let (cascade, update_us) = timed(stream, fresh, |cascade, one| cascade.insert(one).expect("within the horizon"));
     let ranges = cascade.levels().iter().map(|level| level.ranges.len()).sum();
-    Run { cells: ranges, nodes: cascade.nodes(), update_us }
+    Run { cells: ranges, nodes: cascade.node_count(), update_us }
 }
 
 fn levels(stream: &[Observation], epsilon: f64) -> Run {
-    let shape = Levels::shape(epsilon, SPAN_MS, content(epsilon / 2.0)).expect("levels");
+    let shape = LevelsSketch::shape(epsilon, SPAN_MS, content(epsilon / 2.0)).expect("levels");
     // The reference lets a level grow to 5/4 of its capacity before compaction, production to 9/8: equal peak sizes.
-    let fresh = Levels::new(shape.with_capacity(capacity(epsilon) * 10 / 9));
+    let fresh = LevelsSketch::new(shape.with_capacity(capacity(epsilon) * 10 / 9));
     let (levels, update_us) = timed(stream, fresh, |levels, one| levels.insert(one).expect("within the horizon"));
     let ranges = levels.levels().2.iter().map(|level| level.ranges.len()).sum();
-    Run { cells: ranges, nodes: levels.nodes(), update_us }
+    Run { cells: ranges, nodes: levels.node_count(), update_us }
 }
 
 fn no_decay(stream: &[Observation], beta: f64) -> Run {

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use ebb_sketch::aggregate::robust::{
-    Accuracy, Element, ElementId, IntegralDecay, IntegralSketch, IntegralSpec, WindowSketch, WindowSpec,
-};
+use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralSketch, IntegralSpec};
+use ebb_sketch::aggregate::robust::{Accuracy, Element, ElementId, WindowSketch, WindowSpec};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::Random;
 
@@ -88,7 +87,7 @@ fn all_seeds(constant: u32, stream: &Stream, truth: &Truth) -> Vec<Errors> {
 }
 
 fn one_seed(constant: u32, seed: u64, stream: &Stream, truth: &Truth) -> Errors {
-    let accuracy = Accuracy::of_sample(constant * 400).expect("a sample size");
+    let accuracy = Accuracy::with_sample_size(constant * 400).expect("a sample size");
     let integral = |decay| IntegralSpec::new(accuracy, decay, 1000, (W_MAX, 1), seed).expect("a specification");
     let mut exponential = IntegralSketch::new(&integral(exponential_decay()));
     let mut polynomial = IntegralSketch::new(&integral(polynomial_decay()));
@@ -99,18 +98,18 @@ fn one_seed(constant: u32, seed: u64, stream: &Stream, truth: &Truth) -> Errors 
         window.insert(*element).expect("a valid element");
     }
     let as_of = stream.as_of_ms;
-    let recent = window.ask(as_of, &window_200s()).expect("an answer");
+    let recent = window.query(as_of, &window_200s()).expect("an answer");
     let mut sums = [
-        exponential.ask(as_of).expect("an answer").sum().value,
-        polynomial.ask(as_of).expect("an answer").sum().value,
-        recent.sum().value,
-        window.ask(as_of, &real_exponential()).expect("an answer").sum().value,
-        window.ask(as_of, &real_polynomial()).expect("an answer").sum().value,
+        exponential.query(as_of).expect("an answer").weight().value,
+        polynomial.query(as_of).expect("an answer").weight().value,
+        recent.weight().value,
+        window.query(as_of, &real_exponential()).expect("an answer").weight().value,
+        window.query(as_of, &real_polynomial()).expect("an answer").weight().value,
     ];
     sums.iter_mut().zip(truth.sums).for_each(|(sum, truth)| *sum = *sum / truth - 1.0);
     let share = |ratio: u64| recent.samples()[0].share(|value, weight| value > ratio * weight).unwrap_or(0.0);
     let shares = std::array::from_fn(|i| share(RATIOS[i]) - truth.shares[i]);
-    Errors { sums, shares, nodes: window.nodes() as f64, distinct: window.stored() as f64 }
+    Errors { sums, shares, nodes: window.node_count() as f64, distinct: window.entry_count() as f64 }
 }
 
 fn exponential_decay() -> IntegralDecay {

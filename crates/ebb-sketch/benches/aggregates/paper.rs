@@ -1,11 +1,11 @@
-//! The published structure as printed (with the raw observations added to the answer): hash maps of ranges, the printed
-//! capacity of 9 / eps per halving, every observation copied into every level that reaches back to it.
+//! A direct port of the published structure (with the raw observations added to the answer): hash maps of ranges, the
+//! published capacity of 9 / eps per halving, every observation copied into every level that reaches back to it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 struct Level {
-    gamma: u64,
+    range_capacity: u64,
     floor: Option<u64>,
     ranges: HashMap<(u32, u64), u64>,
 }
@@ -31,7 +31,7 @@ impl Level {
             if self.ranges.contains_key(&(width, time >> width)) { present = middle + 1 } else { absent = middle }
         }
         let mut width = halvings - present.saturating_sub(1);
-        while width > 0 && self.ranges.get(&(width, time >> width)).is_some_and(|held| *held >= self.gamma) {
+        while width > 0 && self.ranges.get(&(width, time >> width)).is_some_and(|held| *held >= self.range_capacity) {
             width -= 1;
         }
         *self.ranges.entry((width, time >> width)).or_insert(0) += 1;
@@ -48,7 +48,7 @@ impl Level {
     /// The published compress, from the leaves up: siblings that fit into their parent move there.
     fn raised(&self, halvings: u32) -> Self {
         let mut ranges = self.ranges.clone();
-        let gamma = 2 * self.gamma;
+        let range_capacity = 2 * self.range_capacity;
         for width in 0..halvings {
             let mut row: Vec<u64> = ranges.keys().filter(|range| range.0 == width).map(|range| range.1 >> 1).collect();
             row.sort_unstable();
@@ -56,7 +56,7 @@ impl Level {
             for parent in row {
                 let held = |range: (u32, u64)| ranges.get(&range).copied().unwrap_or(0);
                 let children = held((width, 2 * parent)) + held((width, 2 * parent + 1));
-                let room = gamma.saturating_sub(held((width + 1, parent)));
+                let room = range_capacity.saturating_sub(held((width + 1, parent)));
                 if children <= room {
                     ranges.remove(&(width, 2 * parent));
                     ranges.remove(&(width, 2 * parent + 1));
@@ -64,14 +64,14 @@ impl Level {
                 }
             }
         }
-        Self { gamma, floor: self.floor, ranges }
+        Self { range_capacity, floor: self.floor, ranges }
     }
 }
 
 impl Replicated {
     pub fn new(epsilon: f64, halvings: u32) -> Self {
         let capacity = (9.0 / epsilon * f64::from(halvings)).ceil() as usize;
-        let first = Level { gamma: 2, floor: None, ranges: HashMap::new() };
+        let first = Level { range_capacity: 2, floor: None, ranges: HashMap::new() };
         Self { halvings, capacity, raw: BinaryHeap::new(), raw_floor: None, levels: vec![first] }
     }
 
@@ -82,16 +82,16 @@ impl Replicated {
         }
         let Some(Reverse(time)) = self.raw.pop() else { return };
         self.raw_floor = Some(self.raw_floor.map_or(time, |old| old.max(time)));
-        for place in 0..self.levels.len() {
-            let level = &mut self.levels[place];
+        for index in 0..self.levels.len() {
+            let level = &mut self.levels[index];
             if level.floor.is_none_or(|floor| time > floor) {
                 level.insert(self.halvings, time);
                 if level.ranges.len() > self.capacity + self.capacity / 8 {
-                    if place + 1 == self.levels.len() {
-                        let raised = self.levels[place].raised(self.halvings);
+                    if index + 1 == self.levels.len() {
+                        let raised = self.levels[index].raised(self.halvings);
                         self.levels.push(raised);
                     }
-                    self.levels[place].cut(self.capacity);
+                    self.levels[index].cut(self.capacity);
                 }
             }
         }

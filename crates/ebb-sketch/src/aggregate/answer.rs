@@ -1,82 +1,123 @@
-//! What every aggregate answers with: an estimate, its bounds, and what kind of promise stands behind them.
+//! The vocabulary of answers: an estimate, its bounds, and the guarantee behind them.
 //!
-//! The types are shared by all sketches, so that a caller reads one vocabulary whatever the method. They know nothing
-//! of how an answer was found beyond the evidence it names.
+//! All methods answer with these types.
 
-/// What stands behind the bounds of an answer.
+/// How far the bounds of an answer can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Guarantee {
-    /// The answer is the true one.
+    /// The answer is exact.
     Exact,
-    /// The truth is within the bounds, always; `epsilon` is the error the structure was built for.
-    Deterministic { epsilon: f64 },
-    /// The truth is within the bounds except with probability `delta`.
-    Probabilistic { epsilon: f64, delta: f64 },
+    /// The true number is always within the bounds.
+    Deterministic {
+        /// The error the sketch was built for.
+        epsilon: f64,
+    },
+    /// The true number is within the bounds, except with probability `delta`.
+    Probabilistic {
+        /// The error the sketch was built for.
+        epsilon: f64,
+        /// The probability of a larger error.
+        delta: f64,
+    },
 }
 
-/// What was looked at.
+/// What an answer was computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// The sampling level that answered (0 holds everything), and how many sampled elements it had to say something.
-    Level { level: u8, elements: u64 },
-    /// How many cells, nodes or counters were combined.
+    /// A sample.
+    Level {
+        /// The sampling level that answered; level 0 holds everything.
+        level: u8,
+        /// How many sampled elements contributed.
+        elements: u64,
+    },
+    /// This many cells, nodes or counters.
     Cells(u64),
 }
 
-/// A number: a sum, count, mean, share or rank.
+/// A count, sum, mean, share or rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
+    /// The estimate.
     pub value: f64,
+    /// The lower bound.
     pub lower: f64,
+    /// The upper bound.
     pub upper: f64,
+    /// How far the bounds can be trusted.
     pub guarantee: Guarantee,
-    /// True when the question reached past what is still remembered: the answer only speaks of the rest.
+    /// True when the query reached past what the sketch still remembers: the answer covers only the rest.
     pub incomplete: bool,
+    /// What the estimate was computed from.
     pub evidence: Evidence,
 }
 
-/// One quantile: the value at which the cumulated share reaches `phi`, and the values at the bounds of that share.
+/// A quantile: the value at which the cumulative share reaches `phi`, and the values at the bounds of that share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantile {
+    /// The requested share.
     pub phi: f64,
+    /// The estimate.
     pub value: u64,
+    /// The lower bound.
     pub lower: u64,
+    /// The upper bound.
     pub upper: u64,
+    /// How far the bounds can be trusted.
     pub guarantee: Guarantee,
+    /// True when the query reached past what the sketch still remembers: the answer covers only the rest.
     pub incomplete: bool,
+    /// What the estimate was computed from.
     pub evidence: Evidence,
 }
 
-/// Which mistake a list of top items may not make.
+/// Which error a list of top items excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TopMode {
-    /// Everything listed has at least the share that was asked for; some that have it may be missing.
+    /// Every listed item has the requested share; some items that have it may be missing.
     NoFalsePositives,
-    /// Everything that has the share is listed; some that are listed may be a little below it.
+    /// Every item that has the requested share is listed; some listed items may be slightly below it.
     NoFalseNegatives,
 }
 
-/// One frequent item and what it weighs, as a share of the whole and with the bounds of that share.
+impl TopMode {
+    /// Whether an item with these bounds of its share belongs in a list for `phi`.
+    pub(crate) fn lists(self, phi: f64, lower: f64, upper: f64) -> bool {
+        match self {
+            Self::NoFalsePositives => lower >= phi,
+            Self::NoFalseNegatives => upper >= phi,
+        }
+    }
+}
+
+/// A frequent item and its share of the whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopItem {
+    /// The item.
     pub item: u64,
+    /// The estimated share.
     pub share: f64,
+    /// The lower bound of the share.
     pub lower: f64,
+    /// The upper bound of the share.
     pub upper: f64,
 }
 
 /// The frequent items, largest share first, equal shares by item.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopItems {
+    /// The items.
     pub items: Vec<TopItem>,
-    /// What the shares are shares of.
+    /// The decayed weight that the shares refer to.
     pub total: Estimate,
+    /// Which error the list excludes.
     pub mode: TopMode,
+    /// How far the bounds of the shares can be trusted.
     pub guarantee: Guarantee,
 }
 
 impl Estimate {
-    /// A value that is known, not estimated.
+    /// A value that is known exactly.
     pub fn exact(value: f64, evidence: Evidence) -> Self {
         Self { value, lower: value, upper: value, guarantee: Guarantee::Exact, incomplete: false, evidence }
     }
@@ -89,7 +130,7 @@ impl Estimate {
 }
 
 impl TopItems {
-    /// Puts items into the order that every method answers in.
+    /// Sorts items into the order in which all methods list them.
     pub fn sort(items: &mut [TopItem]) {
         items.sort_by(|a, b| b.share.total_cmp(&a.share).then(a.item.cmp(&b.item)));
     }
@@ -100,13 +141,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exact_estimate_covers_only_itself() {
+    fn exact_estimate_covers_only_its_value() {
         let known = Estimate::exact(3.0, Evidence::Cells(1));
         assert!(known.covers(3.0) && !known.covers(3.001) && !known.covers(2.999));
     }
 
     #[test]
-    fn top_items_come_largest_first_and_ties_by_item() {
+    fn top_items_are_sorted_by_share_then_item() {
         let item = |item, share| TopItem { item, share, lower: share, upper: share };
         let mut items = [item(9, 0.1), item(5, 0.3), item(4, 0.1)];
         TopItems::sort(&mut items);

@@ -1,51 +1,85 @@
-//! Which observations a share is asked for: comparisons of value or weight, joined by `and` and `or`.
+//! Predicates of share queries: comparisons of value or weight, joined by `and` and `or`.
 //!
-//! Bounds are whole numbers where they are compared with what a sketch keeps, and numbers with a fraction where they are
-//! in the units of the events. A closed form, so that it can be read from a question, shown again, and evaluated without surprises: at most
-//! [`COMPARISONS_MOST`] comparisons, nested at most [`DEPTH_MOST`] deep. `and` binds tighter than `or`.
+//! Bounds are integers where they are compared with what a sketch keeps, and fractions in the units of the events. The
+//! grammar is closed and bounded: at most [`MAX_COMPARISONS`] comparisons, nested at most [`MAX_DEPTH`] deep. `and` binds
+//! tighter than `or`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Comparisons in one predicate, at most.
-pub const COMPARISONS_MOST: usize = 32;
-/// Parentheses within parentheses, at most.
-pub const DEPTH_MOST: usize = 8;
+/// The most comparisons in one predicate.
+pub const MAX_COMPARISONS: usize = 32;
+/// The deepest nesting of parentheses.
+pub const MAX_DEPTH: usize = 8;
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
+    /// The value of the observation.
     Value,
+    /// The weight of the observation.
     Weight,
 }
 
 /// How it is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
+    /// `<`
     Less,
+    /// `<=`
     AtMost,
+    /// `=`
     Equal,
+    /// `!=`
     NotEqual,
+    /// `>=`
     AtLeast,
+    /// `>`
     More,
 }
 
 /// A condition on one observation.
+///
+/// ```
+/// use ebb_sketch::aggregate::predicate::Predicate;
+///
+/// let predicate: Predicate = "value >= 100 and (weight < 5 or value = 700)".parse()?;
+/// assert!(predicate.matches(150, 1) && predicate.matches(700, 9) && !predicate.matches(99, 1));
+/// # Ok::<(), ebb_sketch::aggregate::predicate::PredicateError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Predicate<B = u64> {
-    Compare { field: Field, comparison: Comparison, bound: B },
+    /// One comparison.
+    Compare {
+        /// What is compared.
+        field: Field,
+        /// How it is compared.
+        comparison: Comparison,
+        /// With what it is compared.
+        bound: B,
+    },
+    /// All parts hold; true without parts.
     All(Vec<Predicate<B>>),
+    /// At least one part holds; false without parts.
     Any(Vec<Predicate<B>>),
 }
 
-/// Why a predicate could not be read.
+/// Why a predicate could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PredicateError {
+    /// The text does not follow the grammar.
     #[error("expected {expected} at {found:?}; write value >= 100 and (weight < 5 or value = 7)")]
-    Syntax { expected: &'static str, found: String },
-    #[error("a predicate has at most {COMPARISONS_MOST} comparisons")]
+    Syntax {
+        /// What the grammar expects.
+        expected: &'static str,
+        /// The text at that position.
+        found: String,
+    },
+    /// There are more than [`MAX_COMPARISONS`] comparisons.
+    #[error("a predicate has at most {MAX_COMPARISONS} comparisons")]
     TooMany,
-    #[error("parentheses are nested at most {DEPTH_MOST} deep")]
+    /// Parentheses are nested deeper than [`MAX_DEPTH`].
+    #[error("parentheses are nested at most {MAX_DEPTH} deep")]
     TooDeep,
 }
 
@@ -85,12 +119,12 @@ impl Comparison {
 }
 
 impl Predicate {
-    /// value <= bound: its share is the rank of `bound`.
+    /// `value <= bound`: its share is the rank of `bound`.
     pub fn value_at_most(bound: u64) -> Self {
         Self::Compare { field: Field::Value, comparison: Comparison::AtMost, bound }
     }
 
-    /// Whether an observation of this value and weight is meant. `All` of nothing is everything, `Any` of nothing nothing.
+    /// Whether the predicate selects an observation of this value and weight.
     pub fn matches(&self, value: u64, weight: u64) -> bool {
         match self {
             Self::Compare { field: Field::Value, comparison, bound } => comparison.holds(value, *bound),
@@ -130,7 +164,7 @@ impl FromStr for Predicate {
     type Err = PredicateError;
 
     fn from_str(text: &str) -> Result<Self, PredicateError> {
-        Parser::new(text, (|text| text.parse().ok(), "a whole number below 2^64")).whole()
+        PredicateParser::new(text, (|text| text.parse().ok(), "a whole number below 2^64")).parse()
     }
 }
 
@@ -138,27 +172,27 @@ impl FromStr for Predicate<f64> {
     type Err = PredicateError;
 
     fn from_str(text: &str) -> Result<Self, PredicateError> {
-        // Digits and a point alone: neither signs, nor exponents, nor infinities.
+        // The parser passes only digits and a point: no sign, no exponent, no infinity.
         let read = |text: &str| text.parse().ok().filter(|bound: &f64| bound.is_finite());
-        Parser::new(text, (read, "a number such as 10 or 0.25")).whole()
+        PredicateParser::new(text, (read, "a number such as 10 or 0.25")).parse()
     }
 }
 
-/// How a bound is read, and what it is called.
-type Bound<B> = (fn(&str) -> Option<B>, &'static str);
+/// How a bound is parsed, and how errors name it.
+type BoundParser<B> = (fn(&str) -> Option<B>, &'static str);
 
-struct Parser<'a, B> {
+struct PredicateParser<'a, B> {
     rest: &'a str,
     comparisons: usize,
-    bound: Bound<B>,
+    bound: BoundParser<B>,
 }
 
-impl<'a, B> Parser<'a, B> {
-    fn new(text: &'a str, bound: Bound<B>) -> Self {
+impl<'a, B> PredicateParser<'a, B> {
+    fn new(text: &'a str, bound: BoundParser<B>) -> Self {
         Self { rest: text.trim(), comparisons: 0, bound }
     }
 
-    fn whole(mut self) -> Result<Predicate<B>, PredicateError> {
+    fn parse(mut self) -> Result<Predicate<B>, PredicateError> {
         let predicate = self.any(0)?;
         if self.rest.is_empty() { Ok(predicate) } else { Err(self.expected("and, or, or the end")) }
     }
@@ -169,7 +203,7 @@ impl<'a, B> Parser<'a, B> {
 
     fn any(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
         let mut parts = vec![self.all(depth)?];
-        while self.word("or") {
+        while self.consume_word("or") {
             parts.push(self.all(depth)?);
         }
         Ok(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })
@@ -177,44 +211,44 @@ impl<'a, B> Parser<'a, B> {
 
     fn all(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
         let mut parts = vec![self.term(depth)?];
-        while self.word("and") {
+        while self.consume_word("and") {
             parts.push(self.term(depth)?);
         }
         Ok(if parts.len() == 1 { parts.remove(0) } else { Predicate::All(parts) })
     }
 
     fn term(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
-        if !self.sign("(") {
+        if !self.consume_sign("(") {
             return self.comparison();
         }
-        if depth == DEPTH_MOST {
+        if depth == MAX_DEPTH {
             return Err(PredicateError::TooDeep);
         }
         let inner = self.any(depth + 1)?;
-        if self.sign(")") { Ok(inner) } else { Err(self.expected("a closing parenthesis")) }
+        if self.consume_sign(")") { Ok(inner) } else { Err(self.expected("a closing parenthesis")) }
     }
 
     fn comparison(&mut self) -> Result<Predicate<B>, PredicateError> {
-        let field = match (self.word("value"), self.word("weight")) {
+        let field = match (self.consume_word("value"), self.consume_word("weight")) {
             (true, _) => Field::Value,
             (false, true) => Field::Weight,
             (false, false) => return Err(self.expected("value or weight")),
         };
         let (_, comparison) =
-            SIGNS.into_iter().find(|(sign, _)| self.sign(sign)).ok_or_else(|| self.expected("a comparison"))?;
+            SIGNS.into_iter().find(|(sign, _)| self.consume_sign(sign)).ok_or_else(|| self.expected("a comparison"))?;
         let digits = self.rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.rest.len());
         let (read, expected) = self.bound;
         let bound = read(&self.rest[..digits]).ok_or_else(|| self.expected(expected))?;
         self.rest = self.rest[digits..].trim_start();
         self.comparisons += 1;
-        if self.comparisons > COMPARISONS_MOST {
+        if self.comparisons > MAX_COMPARISONS {
             return Err(PredicateError::TooMany);
         }
         Ok(Predicate::Compare { field, comparison, bound })
     }
 
-    /// Takes `word` when it stands here as a whole word.
-    fn word(&mut self, word: &str) -> bool {
+    /// Consumes `word` if it comes next as a whole word.
+    fn consume_word(&mut self, word: &str) -> bool {
         match self.rest.strip_prefix(word) {
             Some(after) if !after.starts_with(|c: char| c.is_alphanumeric() || c == '_') => {
                 self.rest = after.trim_start();
@@ -224,7 +258,7 @@ impl<'a, B> Parser<'a, B> {
         }
     }
 
-    fn sign(&mut self, sign: &str) -> bool {
+    fn consume_sign(&mut self, sign: &str) -> bool {
         match self.rest.strip_prefix(sign) {
             Some(after) => {
                 self.rest = after.trim_start();
@@ -244,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn and_binds_tighter_than_or_and_parentheses_tighter_still() {
+    fn and_binds_tighter_than_or() {
         let loose = predicate("value = 1 or value = 2 and weight > 5");
         assert!(loose.matches(1, 0) && loose.matches(2, 6) && !loose.matches(2, 5));
         let tight = predicate("(value = 1 or value = 2) and weight > 5");
@@ -252,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn every_comparison_means_what_its_sign_says() {
+    fn comparisons_follow_their_sign() {
         for (sign, truth) in [
             ("<", [true, false, false]),
             ("<=", [true, true, false]),
@@ -269,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn display_parses_back() {
         for text in
             ["value <= 7", "value = 1 or (value = 2 and weight > 5)", "(value < 1 or weight = 2) and value != 3"]
         {
@@ -279,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_what_would_be_right() {
+    fn malformed_predicates_are_rejected_with_an_example() {
         for text in [
             "",
             "value",
@@ -294,8 +328,8 @@ mod tests {
             "(value > 5",
             "value > 5)",
         ] {
-            let refused = text.parse::<Predicate>().unwrap_err().to_string();
-            assert!(refused.contains("write value >= 100"), "{text}: {refused}");
+            let rejected = text.parse::<Predicate>().unwrap_err().to_string();
+            assert!(rejected.contains("write value >= 100"), "{text}: {rejected}");
         }
     }
 
@@ -321,10 +355,10 @@ mod tests {
     #[test]
     fn depth_and_length_are_bounded() {
         let nested = |depth: usize| format!("{}value = 1{}", "(".repeat(depth), ")".repeat(depth));
-        assert!(nested(DEPTH_MOST).parse::<Predicate>().is_ok());
-        assert_eq!(nested(DEPTH_MOST + 1).parse::<Predicate>(), Err(PredicateError::TooDeep));
+        assert!(nested(MAX_DEPTH).parse::<Predicate>().is_ok());
+        assert_eq!(nested(MAX_DEPTH + 1).parse::<Predicate>(), Err(PredicateError::TooDeep));
         let long = |terms: usize| vec!["value = 1"; terms].join(" or ");
-        assert!(long(COMPARISONS_MOST).parse::<Predicate>().is_ok());
-        assert_eq!(long(COMPARISONS_MOST + 1).parse::<Predicate>(), Err(PredicateError::TooMany));
+        assert!(long(MAX_COMPARISONS).parse::<Predicate>().is_ok());
+        assert_eq!(long(MAX_COMPARISONS + 1).parse::<Predicate>(), Err(PredicateError::TooMany));
     }
 }

@@ -1,8 +1,8 @@
-//! The deterministic aggregates against published and prepared answers, and against naive oracles.
+//! The deterministic aggregates against published vectors and naive oracles.
 
-mod brackets;
+mod bounds;
+mod errors;
 mod oracle;
 mod properties;
-mod refusals;
 mod snapshots;
 mod vectors;

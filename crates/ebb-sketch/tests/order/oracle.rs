@@ -1,10 +1,10 @@
-//! What the answers should be, computed from every observation, and the streams the structures are fed with.
+//! Exact answers computed from every observation, and the streams for the sketches.
 
-use ebb_sketch::aggregate::content::Observation;
+use ebb_sketch::aggregate::Observation;
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::Random;
 
-/// Everything that was accepted.
+/// All accepted observations.
 #[derive(Default, Clone)]
 pub struct Exact {
     pub seen: Vec<Observation>,
@@ -15,7 +15,7 @@ impl Exact {
         self.seen.iter().map(|one| one.time_ms).max().unwrap_or(0)
     }
 
-    /// (value, label, weight, decayed weight) of everything younger than the horizon.
+    /// Each observation within the horizon, with its decayed weight.
     pub fn decayed(&self, now_ms: i64, decay: &Decay, horizon_ms: u64) -> Vec<(Observation, f64)> {
         let age = |one: &Observation| (now_ms - one.time_ms).max(0) as u64;
         let young = self.seen.iter().filter(|one| age(one) < horizon_ms);
@@ -54,15 +54,15 @@ pub fn quantile(decayed: &[(Observation, f64)], phi: f64) -> u64 {
     values.last().map_or(0, |(value, _)| *value)
 }
 
-/// How the times of a stream are mixed up.
+/// The order of the times of a stream.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Disorder {
     InOrder,
-    /// A third is late, by up to a quarter of the span.
+    /// A third of the observations is late by up to a quarter of the span.
     Late,
     Total,
     Reverse,
-    /// Floods at single instants, then sparse newer observations, then more of the flood, late.
+    /// Floods at single instants, sparse newer observations, and late repeats of the floods.
     Floods,
 }
 
@@ -73,48 +73,48 @@ pub struct Stream {
     pub length: usize,
     pub begin_ms: i64,
     pub span_ms: u64,
-    pub value_most: u64,
-    pub weight_most: u64,
+    pub max_value: u64,
+    pub max_weight: u64,
 }
 
 impl Stream {
-    /// Skewed values, labels that repeat, whole weights.
+    /// Skewed values, repeated labels, whole weights.
     pub fn observations(&self, disorder: Disorder, random: &mut Random) -> Vec<Observation> {
         let times = self.times(disorder, random);
         let one = |time_ms: i64| {
-            let wide = random.below(self.value_most + 1);
+            let wide = random.below(self.max_value + 1);
             let value = if random.below(10) < 6 { wide >> random.below(12) } else { wide };
             let few = random.below(10);
             let label = u128::from(random.below(1 << few));
-            Observation { time_ms, value, label, weight: (1 + random.below(self.weight_most)) as f64 }
+            Observation { time_ms, value, label, weight: (1 + random.below(self.max_weight)) as f64 }
         };
         times.into_iter().map(one).collect()
     }
 
     fn times(&self, disorder: Disorder, random: &mut Random) -> Vec<i64> {
         let last = self.span_ms - 1;
-        let even = |place: usize| last * place as u64 / self.length as u64;
+        let even = |index: usize| last * index as u64 / self.length as u64;
         let mut flood = last / 2;
-        let offset = |place: usize| match disorder {
-            Disorder::InOrder => even(place),
-            Disorder::Reverse => last - even(place),
+        let offset = |index: usize| match disorder {
+            Disorder::InOrder => even(index),
+            Disorder::Reverse => last - even(index),
             Disorder::Total => random.below(self.span_ms),
             Disorder::Late => {
                 let late = if random.below(3) == 0 { random.below(self.span_ms / 4 + 1) } else { 0 };
-                even(place).saturating_sub(late)
+                even(index).saturating_sub(late)
             }
             Disorder::Floods => {
                 if random.below(500) == 0 {
                     flood = random.below(self.span_ms);
                 }
-                if random.below(5) < 3 { flood.saturating_sub(random.below(3)) } else { even(place) }
+                if random.below(5) < 3 { flood.saturating_sub(random.below(3)) } else { even(index) }
             }
         };
         (0..self.length).map(offset).map(|offset| self.begin_ms + offset as i64).collect()
     }
 }
 
-/// Windows of all sizes, and decays of all forms, within the horizon.
+/// A window of any size, or a decay of any form, within the horizon.
 pub fn any_decay(horizon_ms: u64, random: &mut Random) -> Decay {
     let bits = random.below(64 - u64::from(horizon_ms.leading_zeros()));
     let age = (1 + random.below(1 << bits)).min(horizon_ms);

@@ -1,10 +1,11 @@
-//! What must hold of the structures whatever they are fed with: P1 to P10, by number.
+//! Properties P1 to P10 of the deterministic sketches, for any input.
 
-use ebb_sketch::aggregate::cascade::Cascade;
-use ebb_sketch::aggregate::content::{ContentShape, Observation, QuestionError, Totals};
-use ebb_sketch::aggregate::division::{CellSummary, Division, DivisionShape};
-use ebb_sketch::aggregate::levels::Levels;
-use ebb_sketch::aggregate::qdigest::{DigestShape, FillTree, QDigest};
+use ebb_sketch::aggregate::cascade::CascadeSketch;
+use ebb_sketch::aggregate::division::{CellView, DivisionShape, DivisionSketch};
+use ebb_sketch::aggregate::paper::fill_tree::FillTree;
+use ebb_sketch::aggregate::paper::levels::LevelsSketch;
+use ebb_sketch::aggregate::qdigest::{DigestShape, QDigest};
+use ebb_sketch::aggregate::{DecayedSketch, Observation, QueryError, SummaryShape};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::Random;
 use proptest::prelude::*;
@@ -13,32 +14,32 @@ use crate::oracle::{self, DISORDERS, Disorder, Exact, Stream};
 
 const HORIZON_MS: u64 = 1 << 12;
 
-fn stream(length: usize, weight_most: u64) -> Stream {
-    Stream { length, begin_ms: 1_794_700_000_000, span_ms: HORIZON_MS, value_most: 255, weight_most }
+fn stream(length: usize, max_weight: u64) -> Stream {
+    Stream { length, begin_ms: 1_794_700_000_000, span_ms: HORIZON_MS, max_value: 255, max_weight }
 }
 
-fn totals() -> ContentShape {
-    ContentShape::totals()
+fn totals() -> SummaryShape {
+    SummaryShape::totals()
 }
 
 fn polynomial(alpha: f64, unit_ms: f64) -> Decay {
     Decay::polynomial(alpha, unit_ms).unwrap()
 }
 
-fn division(content: ContentShape) -> Division {
-    Division::new(DivisionShape::new(polynomial(1.0, 1.0), 0.25, 1 << 20, content).unwrap())
+fn division(content: SummaryShape) -> DivisionSketch {
+    DivisionSketch::new(DivisionShape::new(polynomial(1.0, 1.0), 0.25, 1 << 20, content).unwrap())
 }
 
-fn cells(division: &Division) -> Vec<CellSummary> {
+fn cells(division: &DivisionSketch) -> Vec<CellView> {
     division.cells().collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// P1, P4: a digest compressed at any time brackets every rank and frequency, and stays small.
+    /// P1, P4: a digest bounds every rank and frequency after any compression, and stays small.
     #[test]
-    fn digests_bracket_every_rank_and_frequency(
+    fn digest_bounds_every_rank_and_frequency(
         items in prop::collection::vec((0u64..256, 1u64..20), 1..600),
         beta in 0.02f64..0.5,
         parts in 1usize..4,
@@ -52,8 +53,8 @@ proptest! {
         digests.into_iter().for_each(|part| whole.merge(part));
         whole.compress();
         let weight: f64 = items.iter().map(|(_, weight)| *weight as f64).sum();
-        prop_assert!((whole.weight() - weight).abs() <= 1e-9 * weight, "P3: nothing is lost");
-        prop_assert!(whole.len() <= shape.nodes_most());
+        prop_assert!((whole.weight() - weight).abs() <= 1e-9 * weight, "P3: no weight is lost");
+        prop_assert!(whole.len() <= shape.max_nodes());
         for value in 0..=256u64 {
             let exact: f64 = items.iter().filter(|(v, _)| *v < value).map(|(_, w)| *w as f64).sum();
             let (lower, upper) = whole.rank_below(value);
@@ -65,9 +66,9 @@ proptest! {
         }
     }
 
-    /// P4: filled from the top, a range has descendants only when it is full.
+    /// P4: in a fill tree, a range has descendants only when it is full.
     #[test]
-    fn filled_ranges_are_full_before_they_have_descendants(
+    fn fill_tree_ranges_are_full_before_they_have_descendants(
         items in prop::collection::vec((0u64..1024, 1u64..9), 1..400),
         gamma in 1u64..40,
     ) {
@@ -85,9 +86,9 @@ proptest! {
         }
     }
 
-    /// P8: scaling everything scales every answer.
+    /// P8: scaling a digest scales every answer.
     #[test]
-    fn a_scaled_digest_answers_scaled(items in prop::collection::vec((0u64..256, 1u64..20), 1..300), factor in 0.01f64..9.0) {
+    fn scaled_digest_gives_scaled_answers(items in prop::collection::vec((0u64..256, 1u64..20), 1..300), factor in 0.01f64..9.0) {
         let mut digest = QDigest::new(DigestShape::new(8, 0.1).unwrap());
         items.iter().for_each(|(value, weight)| digest.insert(*value, *weight as f64));
         let mut scaled = digest.clone();
@@ -99,9 +100,10 @@ proptest! {
         }
     }
 
-    /// P6: cells depend on the clock alone, not on the order of arrival or on when time was advanced; shards add up to one.
+    /// P6: cells depend on the clock alone, not on the order of arrival or the schedule of advancing; partitions merge into the
+    /// same cells.
     #[test]
-    fn cells_depend_on_the_clock_alone(seed in any::<u64>(), shards in 1usize..5) {
+    fn cells_depend_on_the_clock_alone(seed in any::<u64>(), partitions in 1usize..5) {
         let mut random = Random::new(seed);
         let mut observations = stream(300, 5).observations(Disorder::Late, &mut random);
         let mut whole = division(totals());
@@ -109,11 +111,11 @@ proptest! {
         for place in (1..observations.len()).rev() {
             observations.swap(place, random.below(place as u64 + 1) as usize);
         }
-        let mut parts: Vec<Division> = (0..shards).map(|_| division(totals())).collect();
+        let mut parts: Vec<DivisionSketch> = (0..partitions).map(|_| division(totals())).collect();
         let mut newest_ms = i64::MIN;
         for (place, one) in observations.iter().enumerate() {
             newest_ms = newest_ms.max(one.time_ms);
-            let part = &mut parts[place % shards];
+            let part = &mut parts[place % partitions];
             part.insert(one).unwrap();
             if random.below(4) == 0 {
                 part.advance(newest_ms).unwrap();
@@ -130,7 +132,7 @@ proptest! {
 }
 
 /// P6: cells are disjoint, each is allowed at the clock, and none could be wider.
-fn check_partition(division: &Division, clock_ms: i64) -> Result<(), TestCaseError> {
+fn check_partition(division: &DivisionSketch, clock_ms: i64) -> Result<(), TestCaseError> {
     let ages = division.shape().ages();
     let allowed = |width: u8, index: i64| {
         let age = clock_ms - (((index + 1) << width) - 1);
@@ -147,15 +149,15 @@ fn check_partition(division: &Division, clock_ms: i64) -> Result<(), TestCaseErr
     Ok(())
 }
 
-/// P3, P5: every accepted weight is in one place; floors never fall and never cross; ranges stay below their cap.
+/// P3, P5: every accepted weight is stored once; floors neither fall nor cross; ranges respect their capacity.
 #[test]
-fn a_cascade_keeps_every_weight_once_and_its_floors_in_order() {
+fn cascade_stores_every_weight_once_and_keeps_floors_ordered() {
     for disorder in DISORDERS {
-        for weight_most in [1, 6] {
-            let mut random = Random::new(weight_most);
-            let mut cascade = Cascade::new(Cascade::shape(0.3, HORIZON_MS, totals()).unwrap());
+        for max_weight in [1, 6] {
+            let mut random = Random::new(max_weight);
+            let mut cascade = CascadeSketch::new(CascadeSketch::shape(0.3, HORIZON_MS, totals()).unwrap());
             let (mut weight, mut floors) = (0.0, Vec::new());
-            for (place, one) in stream(20_000, weight_most).observations(disorder, &mut random).iter().enumerate() {
+            for (place, one) in stream(20_000, max_weight).observations(disorder, &mut random).iter().enumerate() {
                 cascade.insert(one).unwrap();
                 weight += one.weight;
                 if place % 997 > 0 {
@@ -171,7 +173,11 @@ fn a_cascade_keeps_every_weight_once_and_its_floors_in_order() {
                 for level in &levels {
                     for (low, high, held) in &level.ranges {
                         assert!(level.floor_ms.is_none_or(|floor| *high > floor));
-                        assert!(low == high || *held <= 2.0 * level.gamma, "{held} in a range of {}", level.gamma);
+                        assert!(
+                            low == high || *held <= 2.0 * level.range_capacity,
+                            "{held} in a range of {}",
+                            level.range_capacity
+                        );
                     }
                 }
                 floors = now;
@@ -181,13 +187,14 @@ fn a_cascade_keeps_every_weight_once_and_its_floors_in_order() {
     }
 }
 
-/// P7: a window asked as a decay, a decay of ones, and an order of decays.
+/// P7: a window equals the table of the same function, and a faster decay gives a smaller count.
 #[test]
-fn decays_and_windows_agree() {
+fn windows_match_equal_decays() {
     for disorder in DISORDERS {
         let mut random = Random::new(7);
-        let mut cascade = Cascade::new(Cascade::shape(0.3, HORIZON_MS, totals()).unwrap().with_capacity(40));
-        let mut levels = Levels::new(Levels::shape(0.3, HORIZON_MS, totals()).unwrap().with_capacity(60));
+        let mut cascade =
+            CascadeSketch::new(CascadeSketch::shape(0.3, HORIZON_MS, totals()).unwrap().with_capacity(40));
+        let mut levels = LevelsSketch::new(LevelsSketch::shape(0.3, HORIZON_MS, totals()).unwrap().with_capacity(60));
         let mut weight = 0.0;
         for one in stream(6000, 3).observations(disorder, &mut random) {
             cascade.insert(&one).unwrap();
@@ -218,14 +225,15 @@ fn decays_and_windows_agree() {
     }
 }
 
-/// P8: times shifted by whole blocks change nothing.
+/// P8: shifting all times by whole blocks changes no answer.
 #[test]
-fn a_shift_by_whole_blocks_changes_no_answer() {
+fn shift_by_whole_blocks_changes_no_answer() {
     let shift_ms = 5 << 20;
     for disorder in DISORDERS {
         let observations = stream(4000, 3).observations(disorder, &mut Random::new(8));
-        let shape = Cascade::shape(0.3, HORIZON_MS, totals()).unwrap().with_capacity(30);
-        let mut pairs = [(Cascade::new(shape), division(totals())), (Cascade::new(shape), division(totals()))];
+        let shape = CascadeSketch::shape(0.3, HORIZON_MS, totals()).unwrap().with_capacity(30);
+        let mut pairs =
+            [(CascadeSketch::new(shape), division(totals())), (CascadeSketch::new(shape), division(totals()))];
         for one in &observations {
             for ((cascade, division), by_ms) in pairs.iter_mut().zip([0, shift_ms]) {
                 let moved = Observation { time_ms: one.time_ms + by_ms, ..*one };
@@ -236,22 +244,22 @@ fn a_shift_by_whole_blocks_changes_no_answer() {
         let now_ms = pairs[0].0.newest_ms().unwrap();
         for width in [1, 17, 300, 2048, HORIZON_MS] {
             let decay = Decay::window(width).unwrap();
-            let ask = |(cascade, division): &(Cascade, Division), by_ms: i64| {
+            let query = |(cascade, division): &(CascadeSketch, DivisionSketch), by_ms: i64| {
                 let cells = division.totals(now_ms + by_ms, &polynomial(1.0, width as f64)).unwrap();
                 (cascade.totals(now_ms + by_ms, &decay).unwrap().count(), cells.count())
             };
-            assert_eq!(ask(&pairs[0], 0), ask(&pairs[1], shift_ms), "{disorder:?} {width}");
+            assert_eq!(query(&pairs[0], 0), query(&pairs[1], shift_ms), "{disorder:?} {width}");
         }
     }
 }
 
-/// P8b: forty horizons of bursts; levels come and go, room stays bounded, every bracket holds.
+/// P8b: forty horizons of bursts: levels come and go, memory stays bounded, all bounds hold.
 #[test]
-fn forty_horizons_of_bursts_leave_no_trace() {
+fn memory_is_bounded_over_forty_horizons_of_bursts() {
     let horizon_ms = 1 << 10;
-    let shape = Cascade::shape(0.2, horizon_ms, totals()).unwrap();
-    let replicated = Levels::shape(0.2, horizon_ms, totals()).unwrap();
-    let (mut cascade, mut levels) = (Cascade::new(shape), Levels::new(replicated));
+    let shape = CascadeSketch::shape(0.2, horizon_ms, totals()).unwrap();
+    let replicated = LevelsSketch::shape(0.2, horizon_ms, totals()).unwrap();
+    let (mut cascade, mut levels) = (CascadeSketch::new(shape), LevelsSketch::new(replicated));
     let mut seen = Exact::default();
     let mut random = Random::new(40);
     let (mut depths, mut most, mut asked) = (Vec::new(), 0, 0);
@@ -272,10 +280,13 @@ fn forty_horizons_of_bursts_leave_no_trace() {
             continue;
         }
         seen.seen.retain(|one| now_ms - one.time_ms < horizon_ms as i64);
-        cascade.expire(now_ms);
+        cascade.advance(now_ms);
         let ends = cascade.levels().into_iter().flat_map(|level| level.ranges).map(|(_, high_ms, _)| high_ms);
-        assert!(ends.min().is_none_or(|high_ms| high_ms > now_ms - horizon_ms as i64), "something old is still held");
-        most = most.max(cascade.len()).max(levels.len());
+        assert!(
+            ends.min().is_none_or(|high_ms| high_ms > now_ms - horizon_ms as i64),
+            "an expired range is still stored"
+        );
+        most = most.max(cascade.entry_count()).max(levels.entry_count());
         depths.push((step, cascade.levels().len(), levels.levels().2.len()));
         for width in [1, 10, 100, 500, horizon_ms] {
             let decay = Decay::window(width).unwrap();
@@ -291,30 +302,34 @@ fn forty_horizons_of_bursts_leave_no_trace() {
     let deepest = |some: &[&(u64, usize, usize)]| some.iter().map(|d| (d.1, d.2)).max().unwrap();
     assert!(
         deepest(&quiet).0 < deepest(&busy).0 && deepest(&quiet).1 < deepest(&busy).1,
-        "levels go again: {depths:?}"
+        "levels are dropped after a burst: {depths:?}"
     );
     assert!(most < 9000, "{most}");
     assert!(asked >= 500 && cascade.expired() > 100_000.0, "{asked} {}", cascade.expired());
 }
 
-/// P10: answers of shards, added, are within epsilon for any split.
+/// P10: merged readings of partitions are within epsilon for any partitioning.
 #[test]
-fn answers_of_shards_add_up_within_epsilon() {
-    for (disorder, shards) in DISORDERS.into_iter().zip([2, 8, 3, 5, 8]) {
+fn merged_readings_of_partitions_are_within_epsilon() {
+    for (disorder, partitions) in DISORDERS.into_iter().zip([2, 8, 3, 5, 8]) {
         let mut random = Random::new(10);
-        let shape = Cascade::shape(0.1, HORIZON_MS, totals()).unwrap();
-        let mut parts: Vec<Cascade> = (0..shards).map(|_| Cascade::new(shape)).collect();
+        let shape = CascadeSketch::shape(0.1, HORIZON_MS, totals()).unwrap();
+        let mut parts: Vec<CascadeSketch> = (0..partitions).map(|_| CascadeSketch::new(shape)).collect();
         let mut seen = Exact::default();
         for one in stream(30_000, 1).observations(disorder, &mut random) {
-            // Floods go to every shard, what is recent to one of them only.
-            let part = if one.time_ms % 2 == 0 { 0 } else { random.below(shards) };
+            // Even times go to one partition, odd times to any.
+            let part = if one.time_ms % 2 == 0 { 0 } else { random.below(partitions) };
             parts[part as usize].insert(&one).unwrap();
             seen.seen.push(one);
         }
         let now_ms = seen.newest_ms();
         for _ in 0..40 {
             let decay = oracle::any_decay(HORIZON_MS, &mut random);
-            let joined = parts.iter().map(|part| part.totals(now_ms, &decay).unwrap()).reduce(Totals::join).unwrap();
+            let joined = parts
+                .iter()
+                .map(|part| part.totals(now_ms, &decay).unwrap())
+                .reduce(|a, b| a.merge(b).unwrap())
+                .unwrap();
             let exact = oracle::total(&seen.decayed(now_ms, &decay, HORIZON_MS));
             let count = joined.count();
             assert!(count.covers(exact) && (count.value - exact).abs() <= 0.1 * exact, "{decay}: {count:?} of {exact}");
@@ -322,9 +337,9 @@ fn answers_of_shards_add_up_within_epsilon() {
     }
 }
 
-/// A smooth decay that the cells dominate is answered within its own theta; one that they do not is refused on request.
+/// A smooth decay that varies little within the cells is answered within its own theta; others are rejected on request.
 #[test]
-fn dominated_decays_keep_a_promise_and_others_are_refused_or_bounded() {
+fn decays_that_vary_little_within_cells_are_guaranteed_and_others_bounded() {
     let mut cells = division(totals());
     let mut seen = Exact::default();
     for one in stream(5000, 4).observations(Disorder::Late, &mut Random::new(3)) {
@@ -332,7 +347,7 @@ fn dominated_decays_keep_a_promise_and_others_are_refused_or_bounded() {
         seen.seen.push(one);
     }
     let slow = polynomial(0.5, 1.0);
-    let theta = cells.require(&slow, 0.25).unwrap();
+    let theta = cells.check_theta(&slow, 0.25).unwrap();
     assert!((theta - (1.25f64.sqrt() - 1.0)).abs() < 0.02, "half the power, the root of the ratio: {theta}");
     for (decay, dominated) in [
         (slow, true),
@@ -341,7 +356,7 @@ fn dominated_decays_keep_a_promise_and_others_are_refused_or_bounded() {
         (Decay::half_life(50.0).unwrap(), false),
         (Decay::window(500).unwrap(), false),
     ] {
-        assert_eq!(cells.require(&decay, 0.25).is_ok(), dominated, "{decay}");
+        assert_eq!(cells.check_theta(&decay, 0.25).is_ok(), dominated, "{decay}");
         for later in [0, 100, 3000] {
             let now_ms = seen.newest_ms() + later;
             let exact = oracle::total(&seen.decayed(now_ms, &decay, 1 << 20));
@@ -352,6 +367,6 @@ fn dominated_decays_keep_a_promise_and_others_are_refused_or_bounded() {
             }
         }
     }
-    let refused = cells.require(&polynomial(3.0, 1.0), 0.25).unwrap_err();
-    assert!(matches!(refused, QuestionError::Undominated { theta, .. } if theta > 0.5), "{refused}");
+    let error = cells.check_theta(&polynomial(3.0, 1.0), 0.25).unwrap_err();
+    assert!(matches!(error, QueryError::CellsTooWide { theta, .. } if theta > 0.5), "{error}");
 }

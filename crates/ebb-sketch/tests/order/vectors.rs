@@ -1,12 +1,13 @@
-//! The prepared vectors, read from `tests/vectors/out-of-order`.
+//! The reference vectors in `tests/vectors/out-of-order`.
 
 use ebb_sketch::aggregate::answer::TopMode;
-use ebb_sketch::aggregate::cascade::Cascade;
-use ebb_sketch::aggregate::content::{ContentShape, Labels, Observation, Totals, Values, WeightLimits};
-use ebb_sketch::aggregate::division::{Division, DivisionShape};
-use ebb_sketch::aggregate::forward::Forward;
-use ebb_sketch::aggregate::levels::Levels;
-use ebb_sketch::aggregate::qdigest::{DigestShape, FillTree, QDigest};
+use ebb_sketch::aggregate::cascade::CascadeSketch;
+use ebb_sketch::aggregate::division::{DivisionShape, DivisionSketch};
+use ebb_sketch::aggregate::forward::{ForwardShape, ForwardSketch};
+use ebb_sketch::aggregate::paper::fill_tree::FillTree;
+use ebb_sketch::aggregate::paper::levels::LevelsSketch;
+use ebb_sketch::aggregate::qdigest::{DigestShape, QDigest};
+use ebb_sketch::aggregate::{DecayedSketch, Labels, Observation, SummaryShape, Totals, Values, WeightLimits};
 use ebb_sketch::decay::Decay;
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ fn close(ours: f64, theirs: f64, tolerance: f64) -> bool {
     (ours - theirs).abs() <= tolerance * theirs.abs().max(1e-300)
 }
 
-/// A decay as the vectors write it; steps become a table of every age that can occur.
+/// A decay as the vectors write it. A step function becomes a table of every age that can occur.
 fn decay(of: &Value) -> Decay {
     let unit = of["unit"].as_f64().unwrap_or(1.0);
     match of["kind"].as_str().unwrap() {
@@ -51,7 +52,7 @@ fn nodes(of: &Value) -> Vec<(u64, f64)> {
 }
 
 #[test]
-fn digests_have_exactly_the_prepared_nodes() {
+fn digest_nodes_match_the_vectors() {
     for name in ["qdigest_a", "qdigest_weighted"] {
         let vector = vector(name);
         let (bits, gamma) = (vector["L"].as_u64().unwrap() as u8, number(&vector["gamma"]));
@@ -95,13 +96,13 @@ fn digests_have_exactly_the_prepared_nodes() {
 }
 
 #[test]
-fn replicated_levels_have_exactly_the_prepared_floors_ranges_and_answers() {
+fn replicated_levels_match_the_vectors() {
     for name in ["swcount_small", "swcount_epoch_weighted"] {
         let vector = vector(name);
         let capacity = vector["alpha"].as_u64().unwrap() as u32;
-        let shape = Levels::shape(0.1, 256, ContentShape::totals()).unwrap().with_capacity(capacity);
+        let shape = LevelsSketch::shape(0.1, 256, SummaryShape::totals()).unwrap().with_capacity(capacity);
         assert_eq!(u64::from(shape.height()), vector["K"].as_u64().unwrap());
-        let mut levels = Levels::new(shape);
+        let mut levels = LevelsSketch::new(shape);
         for (time_ms, weight) in pairs(&vector["stream_tw"]) {
             levels.insert(&Observation { time_ms, value: 0, label: 0, weight }).unwrap();
         }
@@ -139,15 +140,15 @@ fn pairs(of: &Value) -> Vec<(i64, f64)> {
 }
 
 #[test]
-fn divisions_have_exactly_the_prepared_ages_and_cells_at_every_clock() {
+fn division_ages_and_cells_match_the_vectors_at_every_clock() {
     for name in ["aligned_poly", "aligned_exp"] {
         let vector = vector(name);
         let (decay, theta) = (decay(&vector["decay"]), number(&vector["theta"]));
-        let shape = DivisionShape::new(decay.clone(), theta, 1 << 20, ContentShape::totals()).unwrap();
+        let shape = DivisionShape::new(decay.clone(), theta, 1 << 20, SummaryShape::totals()).unwrap();
         let ages: Vec<u64> = list(&vector["A_k"]).iter().map(|age| age.as_u64().unwrap()).collect();
         assert_eq!(shape.ages()[..ages.len()], ages, "{name}");
         assert_eq!(u64::from(shape.base()), vector["k0"].as_u64().unwrap(), "{name}");
-        let mut division = Division::new(shape);
+        let mut division = DivisionSketch::new(shape);
         let stream = pairs(&vector["stream_tw"]);
         for (time_ms, weight) in &stream {
             division.insert(&Observation { time_ms: *time_ms, value: 1, label: 0, weight: *weight }).unwrap();
@@ -167,7 +168,7 @@ fn divisions_have_exactly_the_prepared_ages_and_cells_at_every_clock() {
 
             let exact = number(&snapshot["exact_decayed_sum"]);
             let totals = division.totals(clock_ms, &decay).unwrap();
-            // The prepared number sums weight times absolute time, which costs it digits at today's times.
+            // The reference sums weight times absolute time, which costs it precision at current times.
             let digits = if name == "aligned_exp" { 1e-12 } else { 1e-6 };
             let moment = number(&snapshot["moment"]);
             assert!(close(totals.count().value, moment, digits), "{name} at {clock_ms}: {totals:?} {moment}");
@@ -186,10 +187,10 @@ fn divisions_have_exactly_the_prepared_ages_and_cells_at_every_clock() {
 }
 
 #[test]
-fn forward_decay_has_the_prepared_sums_across_moved_landmarks() {
+fn forward_decay_matches_the_vectors_across_landmarks() {
     let vector = vector("forward_exp");
     let decay = Decay::exponential(number(&vector["lambda"])).unwrap();
-    let mut forward = Forward::new(&decay, ContentShape::totals()).unwrap();
+    let mut forward = ForwardSketch::new(ForwardShape::new(&decay, SummaryShape::totals()).unwrap());
     for (time_ms, weight) in pairs(&vector["stream_tw"]) {
         forward.insert(&Observation { time_ms, value: 2, label: 0, weight }).unwrap();
     }
@@ -202,7 +203,7 @@ fn forward_decay_has_the_prepared_sums_across_moved_landmarks() {
 }
 
 #[test]
-fn formulas_give_the_prepared_numbers() {
+fn formulas_match_the_vectors() {
     let vector = vector("formulas");
     let (alpha, theta) = (number(&vector["poly_alpha"]), number(&vector["theta"]));
     let decay = Decay::polynomial(alpha, 1.0).unwrap();
@@ -212,22 +213,22 @@ fn formulas_give_the_prepared_numbers() {
         let weight = (1.0 + number(b)).powf(-alpha);
         assert!(close(weight, (1.0 + theta).powi(-(place as i32)), 1e-12), "g falls by 1 + theta from b to b");
     }
-    let shape = DivisionShape::new(decay, theta, 1 << 30, ContentShape::totals()).unwrap();
+    let shape = DivisionShape::new(decay, theta, 1 << 30, SummaryShape::totals()).unwrap();
     let ages: Vec<u64> = list(&vector["A_k_poly"]).iter().map(|age| age.as_u64().unwrap()).collect();
     assert_eq!(shape.ages()[..ages.len()], ages);
-    let division = Division::new(shape);
+    let division = DivisionSketch::new(shape);
     for lemma in list(&vector["lemma2"]) {
         let other = Decay::polynomial(number(&lemma["g_prime_alpha"]), 1.0).unwrap();
-        let ours = division.require(&other, 1.0).unwrap();
-        // Over whole milliseconds a cell is a little narrower than the real interval, so its theta is a little smaller.
+        let ours = division.check_theta(&other, 1.0).unwrap();
+        // A cell of whole milliseconds is slightly narrower than the real interval, so its theta is slightly smaller.
         let theirs = number(&lemma["theta_prime"]);
         assert!(ours <= theirs * (1.0 + 1e-9) && ours > 0.95 * theirs, "{ours} {theirs}");
     }
     for rule in list(&vector["alpha_count"]) {
         let (epsilon, halvings) = (number(&rule["eps"]), rule["K"].as_u64().unwrap());
-        let levels = Levels::shape(epsilon, 1 << halvings, ContentShape::totals()).unwrap();
+        let levels = LevelsSketch::shape(epsilon, 1 << halvings, SummaryShape::totals()).unwrap();
         assert_eq!(u64::from(levels.capacity()), rule["alpha_mid"].as_u64().unwrap());
-        let cascade = Cascade::shape(epsilon, 1 << halvings, ContentShape::totals()).unwrap();
+        let cascade = CascadeSketch::shape(epsilon, 1 << halvings, SummaryShape::totals()).unwrap();
         assert_eq!(u64::from(cascade.capacity()), rule["alpha_one_sided"].as_u64().unwrap());
     }
 }
@@ -236,9 +237,9 @@ fn formulas_give_the_prepared_numbers() {
 fn the_papers_example_changes_its_heavy_hitter_as_time_passes() {
     let vector = vector("paper_example");
     let decay = decay(&vector["decay"]);
-    let content = ContentShape::totals().with_labels(8).unwrap();
-    let mut division = Division::new(DivisionShape::new(decay.clone(), 0.01, 1 << 20, content).unwrap());
-    let mut cascade = Cascade::new(Cascade::shape(0.01, 1 << 10, content).unwrap());
+    let summary = SummaryShape::totals().with_labels(8).unwrap();
+    let mut division = DivisionSketch::new(DivisionShape::new(decay.clone(), 0.01, 1 << 20, summary).unwrap());
+    let mut cascade = CascadeSketch::new(CascadeSketch::shape(0.01, 1 << 10, summary).unwrap());
     let label = |name: &str| u128::from(name.as_bytes()[0]);
     for item in list(&vector["stream_xt"]) {
         let (name, time_ms) = (item[0].as_str().unwrap(), item[1].as_i64().unwrap());
@@ -270,7 +271,7 @@ struct Reading {
     labels: Labels,
 }
 
-fn check_promises(query: &Value, exact: &[(Observation, f64)], reading: &Reading) {
+fn check_guarantees(query: &Value, exact: &[(Observation, f64)], reading: &Reading) {
     let name = reading.name;
     let count = reading.totals.count().value;
     let within = |low: &Value, high: &Value, ours: f64| number(low) - 1e-9 <= ours && ours <= number(high) + 1e-9;
@@ -312,22 +313,22 @@ fn check_heavy(asked: &Value, mode: TopMode, found: Vec<u64>, name: &str) {
 }
 
 #[test]
-fn every_method_answers_the_prepared_questions_within_what_is_permitted() {
-    let mut asked = 0;
+fn answers_of_all_methods_match_the_vectors_within_their_guarantees() {
+    let mut checked = 0;
     for name in ["agg_window", "agg_decay_weighted"] {
         let vector = vector(name);
         let digest = DigestShape::new(6, 0.04).unwrap();
         let weights = WeightLimits::new(1.0, 100.0).unwrap();
-        let content = ContentShape::totals().with_weights(weights).with_values(digest).with_labels(128).unwrap();
-        let cascade_shape = Cascade::shape(0.03, 1024, content).unwrap();
-        let levels_shape = Levels::shape(0.03, 1024, content).unwrap();
-        let mut cascade = Cascade::new(cascade_shape);
-        let mut small = Cascade::new(cascade_shape.with_capacity(60));
-        let mut levels = Levels::new(levels_shape);
+        let summary = SummaryShape::totals().with_weights(weights).with_values(digest).with_labels(128).unwrap();
+        let cascade_shape = CascadeSketch::shape(0.03, 1024, summary).unwrap();
+        let levels_shape = LevelsSketch::shape(0.03, 1024, summary).unwrap();
+        let mut cascade = CascadeSketch::new(cascade_shape);
+        let mut small = CascadeSketch::new(cascade_shape.with_capacity(60));
+        let mut levels = LevelsSketch::new(levels_shape);
         let polynomial = Decay::polynomial(1.0, 1.0).unwrap();
-        let mut division = Division::new(DivisionShape::new(polynomial, 0.04, 1 << 20, content).unwrap());
+        let mut division = DivisionSketch::new(DivisionShape::new(polynomial, 0.04, 1 << 20, summary).unwrap());
         let rate = Decay::exponential(0.01).unwrap();
-        let mut forward = Forward::new(&rate, content).unwrap();
+        let mut forward = ForwardSketch::new(ForwardShape::new(&rate, summary).unwrap());
         let mut seen = Exact::default();
         for item in list(&vector["stream_xtw"]) {
             let value = item[0].as_u64().unwrap();
@@ -353,21 +354,21 @@ fn every_method_answers_the_prepared_questions_within_what_is_permitted() {
                     }
                 };
             }
-            check_promises(query, &exact, &reading!(cascade, "cascade"));
-            check_promises(query, &exact, &reading!(levels, "levels"));
-            if division.require(&decay, 0.08).is_ok() {
-                check_promises(query, &exact, &reading!(division, "division"));
-                asked += 1;
+            check_guarantees(query, &exact, &reading!(cascade, "cascade"));
+            check_guarantees(query, &exact, &reading!(levels, "levels"));
+            if division.check_theta(&decay, 0.08).is_ok() {
+                check_guarantees(query, &exact, &reading!(division, "division"));
+                checked += 1;
             }
             if decay == rate {
-                check_promises(query, &exact, &reading!(forward, "forward"));
-                asked += 1;
+                check_guarantees(query, &exact, &reading!(forward, "forward"));
+                checked += 1;
             }
             for count in [small.totals(now_ms, &decay), division.totals(now_ms, &decay)] {
                 assert!(count.unwrap().count().covers(number(&query["D"])), "{query}");
             }
-            asked += 2;
+            checked += 2;
         }
     }
-    assert!(asked >= 30, "{asked} answers were examined");
+    assert!(checked >= 30, "{checked} answers were checked");
 }

@@ -1,10 +1,8 @@
-//! P12: errors over many seeds stay within what the sample size promises, and lean to neither side.
+//! P12: errors over many seeds are unbiased and within what the sample size guarantees.
 
 use ebb_sketch::aggregate::answer::Estimate;
-use ebb_sketch::aggregate::robust::expiry::IntegralDecay;
-use ebb_sketch::aggregate::robust::{
-    Accuracy, Answers, Element, IntegralSketch, IntegralSpec, Measured, WindowSketch, WindowSpec,
-};
+use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralSketch, IntegralSpec};
+use ebb_sketch::aggregate::robust::{Accuracy, Element, Measurement, SampleReading, WindowSketch, WindowSpec};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::{Random, mix};
 
@@ -16,15 +14,15 @@ fn seeds() -> impl Iterator<Item = u64> {
     (0..cases(40) as u64).map(mix)
 }
 
-fn elements(w_max: u32) -> Vec<Element> {
-    distinct(&mut Random::new(41), &Shape { count: 4000, w_max, span: 10_000 })
+fn elements(max_weight: u32) -> Vec<Element> {
+    distinct(&mut Random::new(41), &Shape { count: 4000, max_weight, span: 10_000 })
 }
 
-fn window_answers(elements: &[Element], w_max: u32, decay: &Decay, seed: u64) -> Answers {
-    let spec = WindowSpec::new(Accuracy::of_sample(TAU).unwrap(), w_max, 1_000_000, seed).unwrap();
+fn window_answers(elements: &[Element], max_weight: u32, decay: &Decay, seed: u64) -> SampleReading {
+    let spec = WindowSpec::new(Accuracy::with_sample_size(TAU).unwrap(), max_weight, 1_000_000, seed).unwrap();
     let mut sketch = WindowSketch::new(&spec);
     elements.iter().for_each(|e| sketch.insert(*e).unwrap());
-    sketch.ask(10_000, decay).unwrap()
+    sketch.query(10_000, decay).unwrap()
 }
 
 fn assert_unbiased_within(errors: &[f64], bound: f64, what: &str) {
@@ -38,22 +36,26 @@ fn assert_unbiased_within(errors: &[f64], bound: f64, what: &str) {
 }
 
 #[test]
-fn sums_under_any_decay_err_by_at_most_the_promised_standard_error() {
+fn weights_under_any_decay_are_within_the_standard_error() {
     let bound = (2.0 / f64::from(TAU)).sqrt();
-    for w_max in [1, 1000] {
-        let elements = elements(w_max);
+    for max_weight in [1, 1000] {
+        let elements = elements(max_weight);
         for decay in ["window:6s", "exponential:half_life=1500ms", "polynomial:alpha=1,unit=500ms"] {
             let decay: Decay = decay.parse().unwrap();
             let weighed = |e: &Element| f64::from(e.weight) * decay.weight(10_000u64.abs_diff(e.time_ms as u64));
             let truth: f64 = elements.iter().map(weighed).sum();
-            let error = |seed| window_answers(&elements, w_max, &decay, seed).sum().value / truth - 1.0;
-            assert_unbiased_within(&seeds().map(error).collect::<Vec<_>>(), bound, &format!("{decay}, w <= {w_max}"));
+            let error = |seed| window_answers(&elements, max_weight, &decay, seed).weight().value / truth - 1.0;
+            assert_unbiased_within(
+                &seeds().map(error).collect::<Vec<_>>(),
+                bound,
+                &format!("{decay}, w <= {max_weight}"),
+            );
         }
     }
 }
 
 #[test]
-fn sums_under_integral_decay_err_by_at_most_the_promised_standard_error() {
+fn weights_under_integral_decay_are_within_the_standard_error() {
     let elements = elements(1000);
     let decays = [
         IntegralDecay::window(6_000).unwrap(),
@@ -64,11 +66,11 @@ fn sums_under_integral_decay_err_by_at_most_the_promised_standard_error() {
         let truth: u64 =
             elements.iter().map(|e| u64::from(decay.live(e.weight, 10_000u64.abs_diff(e.time_ms as u64)))).sum();
         let error = |seed| {
-            let accuracy = Accuracy::of_sample(TAU).unwrap();
+            let accuracy = Accuracy::with_sample_size(TAU).unwrap();
             let spec = IntegralSpec::new(accuracy, decay.clone(), 1, (1000, 1), seed).unwrap();
             let mut sketch = IntegralSketch::new(&spec);
             elements.iter().for_each(|e| sketch.insert(*e).unwrap());
-            sketch.ask(10_000).unwrap().sum().value / truth as f64 - 1.0
+            sketch.query(10_000).unwrap().weight().value / truth as f64 - 1.0
         };
         let bound = (2.0 / f64::from(TAU)).sqrt();
         assert_unbiased_within(&seeds().map(error).collect::<Vec<_>>(), bound, &format!("integral decay {index}"));
@@ -76,7 +78,7 @@ fn sums_under_integral_decay_err_by_at_most_the_promised_standard_error() {
 }
 
 #[test]
-fn shares_err_by_at_most_the_promised_standard_error() {
+fn shares_are_within_the_standard_error() {
     let elements = elements(1000);
     let decay = Decay::window(6_000).unwrap();
     let inside = || elements.iter().filter(|e| e.time_ms > 4_000);
@@ -95,7 +97,7 @@ fn coverage(truth: f64, estimate: impl Fn(u64) -> Estimate) -> (f64, f64) {
 }
 
 #[test]
-fn bounds_computed_from_the_sample_hold_for_counts_value_sums_and_means() {
+fn sampled_bounds_hold_for_counts_value_sums_and_means() {
     let elements = elements(1000);
     for decay in ["window:6s", "exponential:half_life=1500ms"] {
         let decay: Decay = decay.parse().unwrap();
@@ -105,7 +107,7 @@ fn bounds_computed_from_the_sample_hold_for_counts_value_sums_and_means() {
         let value_sum = total(&|e| f64::from(e.weight) * e.value as f64);
         let answers = |seed| window_answers(&elements, 1000, &decay, seed);
         for (name, (held, mean)) in [
-            ("count", coverage(count, |seed| answers(seed).count())),
+            ("count", coverage(count, |seed| answers(seed).observation_count())),
             ("value sum", coverage(value_sum, |seed| answers(seed).value_sum())),
             ("mean", coverage(value_sum / sum, |seed| answers(seed).mean().unwrap())),
         ] {
@@ -117,29 +119,30 @@ fn bounds_computed_from_the_sample_hold_for_counts_value_sums_and_means() {
 }
 
 #[test]
-fn counting_by_inclusion_is_far_better_than_counting_first_integers() {
+fn inclusion_probabilities_count_better_than_first_integers() {
     let elements = elements(1000);
     let decay = Decay::window(6_000).unwrap();
     let truth = elements.iter().filter(|e| e.time_ms > 4_000).count() as f64;
-    let errors: Vec<f64> =
-        seeds().map(|seed| window_answers(&elements, 1000, &decay, seed).count().value / truth - 1.0).collect();
+    let errors: Vec<f64> = seeds()
+        .map(|seed| window_answers(&elements, 1000, &decay, seed).observation_count().value / truth - 1.0)
+        .collect();
     let rms = (errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64).sqrt();
-    // One integer of each element alone would be a sample of tau / mean weight elements: an error of sqrt(500 / 100).
+    // Counting one integer per element would sample tau / mean weight elements: an error of sqrt(500 / 100).
     assert!(rms < 1.0, "{rms}");
 }
 
 #[test]
-fn the_standard_error_that_a_sample_states_is_the_one_that_seeds_show() {
+fn stated_standard_error_matches_the_error_over_seeds() {
     let elements = elements(1000);
     for decay in ["window:6s", "exponential:half_life=1500ms", "polynomial:alpha=1,unit=500ms"] {
         let decay: Decay = decay.parse().unwrap();
         let g = |e: &Element| decay.weight(10_000u64.abs_diff(e.time_ms as u64));
         let truth: f64 = elements.iter().map(|e| f64::from(e.weight) * e.value as f64 * g(e)).sum();
         let stated = |seed| window_answers(&elements, 1000, &decay, seed).samples()[0].value_sum();
-        let measured: Vec<Measured> = seeds().map(stated).collect();
+        let measured: Vec<Measurement> = seeds().map(stated).collect();
         let count = measured.len() as f64;
         let shown = (measured.iter().map(|m| (m.value - truth) * (m.value - truth)).sum::<f64>() / count).sqrt();
-        let stated = measured.iter().map(|m| m.deviation).sum::<f64>() / count;
+        let stated = measured.iter().map(|m| m.standard_error).sum::<f64>() / count;
         println!("{decay}: standard error {:.4} stated, {:.4} shown", stated / truth, shown / truth);
         assert!((0.7..1.4).contains(&(shown / stated)), "{decay}: {shown} against {stated}");
     }

@@ -1,38 +1,39 @@
-//! Medians over copies, when the risk asks for them.
+//! Medians over copies, which small deltas need.
 
 use ebb_sketch::aggregate::answer::{Guarantee, TopMode};
-use ebb_sketch::aggregate::robust::{Accuracy, IntegralDecay, IntegralSketch, IntegralSpec, WindowSketch, WindowSpec};
+use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralSketch, IntegralSpec};
+use ebb_sketch::aggregate::robust::{Accuracy, WindowSketch, WindowSpec};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::Random;
 
 use super::streams::{Shape, distinct, redelivered};
 
 #[test]
-fn the_answer_is_the_median_of_the_copies() {
+fn answer_is_the_median_of_the_copies() {
     let accuracy = Accuracy::new(0.2, 1e-6).unwrap();
     assert_eq!(accuracy.copies(), 7);
     let mut sketch = WindowSketch::new(&WindowSpec::new(accuracy, 99, 10_000, 3).unwrap());
-    let elements = distinct(&mut Random::new(51), &Shape { count: 5000, w_max: 99, span: 10_000 });
+    let elements = distinct(&mut Random::new(51), &Shape { count: 5000, max_weight: 99, span: 10_000 });
     elements.iter().for_each(|e| sketch.insert(*e).unwrap());
     for decay in ["window:9s", "exponential:half_life=3s"] {
-        let answers = sketch.ask(10_000, &decay.parse::<Decay>().unwrap()).unwrap();
-        let mut sums: Vec<f64> = answers.samples().iter().map(|sample| sample.sum()).collect();
+        let answers = sketch.query(10_000, &decay.parse::<Decay>().unwrap()).unwrap();
+        let mut sums: Vec<f64> = answers.samples().iter().map(|sample| sample.weight()).collect();
         sums.sort_by(f64::total_cmp);
         assert!(sums[0] < sums[3] && sums[3] < sums[6], "copies are independent");
-        assert_eq!(answers.sum().value, sums[3]);
-        assert_eq!(answers.sum().guarantee, Guarantee::Probabilistic { epsilon: 0.2, delta: 1e-6 });
+        assert_eq!(answers.weight().value, sums[3]);
+        assert_eq!(answers.weight().guarantee, Guarantee::Probabilistic { epsilon: 0.2, delta: 1e-6 });
         let mut ranks: Vec<f64> = answers.samples().iter().filter_map(|s| s.share(|v, _| v <= 5)).collect();
         ranks.sort_by(f64::total_cmp);
         assert_eq!(answers.rank(5).unwrap().value, ranks[3]);
-        let mut middles: Vec<u64> = answers.samples().iter().filter_map(|s| s.by_value().quantile(0.5)).collect();
+        let mut middles: Vec<u64> = answers.samples().iter().filter_map(|s| s.distribution().quantile(0.5)).collect();
         middles.sort_unstable();
         assert_eq!(answers.quantiles(&[0.5]).unwrap()[0].value, middles[3]);
-        let mut counts: Vec<f64> = answers.samples().iter().map(|s| s.count().value).collect();
+        let mut counts: Vec<f64> = answers.samples().iter().map(|s| s.observation_count().value).collect();
         counts.sort_by(f64::total_cmp);
-        assert_eq!(answers.count().value, counts[3]);
+        assert_eq!(answers.observation_count().value, counts[3]);
         let top = answers.top(0.25, TopMode::NoFalseNegatives).unwrap();
         for item in top.items {
-            let mut shares: Vec<f64> = answers.samples().iter().map(|s| s.by_value().share_of(item.item)).collect();
+            let mut shares: Vec<f64> = answers.samples().iter().map(|s| s.distribution().share_of(item.item)).collect();
             shares.sort_by(f64::total_cmp);
             assert_eq!(item.share, shares[3]);
         }
@@ -40,13 +41,13 @@ fn the_answer_is_the_median_of_the_copies() {
 }
 
 #[test]
-fn copies_too_are_a_function_of_the_set_of_elements() {
+fn copies_depend_on_the_set_of_elements_alone() {
     let mut random = Random::new(52);
     let accuracy = Accuracy::new(0.4, 1e-4).unwrap();
     let window = WindowSpec::new(accuracy, 99, 10_000, 3).unwrap();
     let decay = IntegralDecay::polynomial(1).unwrap();
     let integral = IntegralSpec::new(accuracy, decay, 1, (99, 1), 3).unwrap();
-    let elements = distinct(&mut random, &Shape { count: 900, w_max: 99, span: 900 });
+    let elements = distinct(&mut random, &Shape { count: 900, max_weight: 99, span: 900 });
     let again = redelivered(&mut random, &elements);
     let (mut one, mut other) = (WindowSketch::new(&window), WindowSketch::new(&window));
     elements.iter().for_each(|e| one.insert(*e).unwrap());

@@ -1,10 +1,10 @@
-//! The duplicate- and order-insensitive sketches against published vectors, a simple heap version and brute force.
+//! The duplicate- and order-insensitive sketches against published vectors, a heap oracle and brute force.
 
 mod accuracy;
 mod copies;
-mod hostile;
+mod errors;
 mod oracle;
 mod properties;
-mod questions;
+mod queries;
 mod streams;
 mod vectors;

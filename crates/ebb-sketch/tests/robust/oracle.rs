@@ -1,15 +1,14 @@
-//! The sketch as the paper draws it: a sorted set per level, a MinHit per level. Slow, and simple enough to be believed.
+//! The published sketch as a naive oracle: a sorted set and a MinHit per level.
 
 use std::collections::BTreeSet;
 
-use ebb_sketch::aggregate::robust::expiry::IntegralDecay;
-use ebb_sketch::aggregate::robust::linear::Progression;
-use ebb_sketch::aggregate::robust::pool::IntegralStore;
-use ebb_sketch::aggregate::robust::sampling::SampleHash;
-use ebb_sketch::aggregate::robust::window::{NO_FLOOR, WindowStore};
-use ebb_sketch::aggregate::robust::{Element, ElementId};
+use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralStore};
+use ebb_sketch::aggregate::robust::hash::SampleHash;
+use ebb_sketch::aggregate::robust::progression::Progression;
+use ebb_sketch::aggregate::robust::store::WindowStore;
+use ebb_sketch::aggregate::robust::{Element, ElementId, NO_FLOOR, SampleStore};
 
-/// What decides how long an element stays at a level.
+/// What determines how long an element stays at a level.
 pub enum Key {
     Time,
     Death(IntegralDecay),
@@ -75,9 +74,9 @@ impl Level {
     }
 }
 
-/// The store holds exactly the levels of the heap version, and nothing besides.
+/// The store holds exactly the levels of the oracle.
 pub fn assert_window_equals(store: &mut WindowStore, heaps: &Heaps<'_>) {
-    store.settle();
+    store.compact();
     assert_eq!(store.floors(), heaps.floors());
     let mut kept = BTreeSet::new();
     for (index, level) in heaps.levels.iter().enumerate() {
@@ -85,11 +84,11 @@ pub fn assert_window_equals(store: &mut WindowStore, heaps: &Heaps<'_>) {
         assert_eq!(members, level.members.iter().map(|(_, element)| *element).collect(), "level {index}");
         kept.extend(members);
     }
-    assert_eq!(store.stored(), kept.len());
+    assert_eq!(store.entry_count(), kept.len());
 }
 
 pub fn assert_integral_equals(store: &mut IntegralStore, heaps: &Heaps<'_>) {
-    store.settle();
+    store.compact();
     assert_eq!(store.floors(), heaps.floors());
     let mut kept = BTreeSet::new();
     for (index, level) in heaps.levels.iter().enumerate() {
@@ -97,5 +96,5 @@ pub fn assert_integral_equals(store: &mut IntegralStore, heaps: &Heaps<'_>) {
         assert_eq!(members, level.members, "level {index}");
         kept.extend(members.into_iter().map(|(_, element)| element));
     }
-    assert_eq!(store.elements().len(), kept.len());
+    assert_eq!(store.entry_count(), kept.len());
 }

@@ -1,14 +1,13 @@
-//! Every published vector, on the product's own code.
+//! The published vectors.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ebb_sketch::aggregate::robust::expiry::IntegralDecay;
-use ebb_sketch::aggregate::robust::linear::Progression;
-use ebb_sketch::aggregate::robust::pool::IntegralStore;
-use ebb_sketch::aggregate::robust::sampling::{Constants, MERSENNE, SampleHash, TOP_LEVEL};
-use ebb_sketch::aggregate::robust::window::{NO_FLOOR, WindowStore};
-use ebb_sketch::aggregate::robust::{Element, ElementId, Sample};
+use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralStore};
+use ebb_sketch::aggregate::robust::hash::{HashConstants, MERSENNE, SampleHash, TOP_LEVEL};
+use ebb_sketch::aggregate::robust::progression::Progression;
+use ebb_sketch::aggregate::robust::store::WindowStore;
+use ebb_sketch::aggregate::robust::{Element, ElementId, NO_FLOOR, Sample, SampleStore};
 use ebb_sketch::decay::Decay;
 use serde_json::Value;
 
@@ -35,7 +34,7 @@ fn progression(row: &Value) -> (Progression, u64, u64) {
 }
 
 #[test]
-fn min_hits_are_the_published_ones() {
+fn min_hits_match_the_vectors() {
     let vectors = vectors("minhit");
     for row in rows(&vectors) {
         let (progression, terms, below) = progression(row);
@@ -45,7 +44,7 @@ fn min_hits_are_the_published_ones() {
 }
 
 #[test]
-fn range_samples_are_the_published_ones() {
+fn range_samples_match_the_vectors() {
     let vectors = vectors("rangesample");
     for row in rows(&vectors) {
         let (progression, terms, below) = progression(row);
@@ -55,12 +54,12 @@ fn range_samples_are_the_published_ones() {
 }
 
 #[test]
-fn starts_and_first_hits_of_120_bit_ids_are_the_published_ones() {
+fn starts_and_first_hits_of_120_bit_ids_match_the_vectors() {
     let vectors = vectors("deltas_p61");
     for row in rows(&vectors) {
         let [step, offset, low, high] = [0, 1, 2, 3].map(|index| number(&row[index]) as u64);
         let weight = number(&row[5]) as u32;
-        let constants = Constants { modulus: MERSENNE, step, offset, low, high };
+        let constants = HashConstants { modulus: MERSENNE, step, offset, low, high };
         let hash = SampleHash::with_constants(constants, weight.max(2), TOP_LEVEL).unwrap();
         let start = hash.start(ElementId::from_bits(number(&row[4]) as u128));
         assert_eq!(i128::from(start), number(&row[6]), "{row}");
@@ -74,18 +73,18 @@ fn starts_and_first_hits_of_120_bit_ids_are_the_published_ones() {
     assert!(rows(&vectors).len() > 10);
 }
 
-fn integral_decay(vector: &Value, w_max: u32) -> IntegralDecay {
+fn integral_decay(vector: &Value, max_weight: u32) -> IntegralDecay {
     match vector["kind"].as_str().unwrap() {
         "window" => IntegralDecay::window(number(&vector["W"]) as u64),
         "poly" => IntegralDecay::polynomial(number(&vector["alpha"]) as u32),
-        "exp" => IntegralDecay::with_factor(number(&vector["q62"]) as u64, w_max),
+        "exp" => IntegralDecay::with_factor(number(&vector["q62"]) as u64, max_weight),
         other => panic!("no decay is called {other}"),
     }
     .unwrap()
 }
 
 #[test]
-fn integers_die_when_the_vectors_say() {
+fn deaths_match_the_vectors() {
     let mut seen = 0;
     for group in vectors("expiry")["groups"].as_array().unwrap() {
         let decay = integral_decay(&group["decay"], 65_536);
@@ -101,7 +100,7 @@ fn integers_die_when_the_vectors_say() {
 }
 
 #[test]
-fn the_published_rate_gives_the_published_factor() {
+fn rate_gives_the_published_factor() {
     for group in vectors("expiry")["groups"].as_array().unwrap() {
         if let Some(rate) = group["decay"]["beta"].as_f64() {
             let made = IntegralDecay::exponential(rate, 65_536).unwrap();
@@ -110,12 +109,12 @@ fn the_published_rate_gives_the_published_factor() {
     }
 }
 
-/// A store of one level, in which keys are times.
+/// A store of one level, whose keys are times.
 fn single_level(tau: u32, level: &Value) -> WindowStore {
     let hash = SampleHash::published(101, 37, 5, 1, 0).unwrap();
     let mut store = WindowStore::new(Arc::new(hash), tau);
     if let Some(floor) = level[0].as_i64() {
-        store.forget_to(floor);
+        store.drop_through(floor);
     }
     for member in level[1].as_array().unwrap() {
         store.insert(element(0, 1, number(&member[0]) as i64, number(&member[1]) as u128));
@@ -124,7 +123,7 @@ fn single_level(tau: u32, level: &Value) -> WindowStore {
 }
 
 #[test]
-fn levels_merge_as_corrected() {
+fn merged_levels_match_the_corrected_vectors() {
     let vectors = vectors("level_merge");
     for row in rows(&vectors) {
         let tau = number(&row[0]) as u32;
@@ -144,7 +143,7 @@ fn assert_level(expected: &Value, floor: i64, members: BTreeSet<(i64, ElementId)
     assert_eq!(members, wanted.collect(), "{expected}");
 }
 
-/// One vector file of a whole stream.
+/// The vectors of one stream.
 struct Stream {
     vector: Value,
     hash: Arc<SampleHash>,
@@ -160,10 +159,10 @@ fn streams() -> Vec<Stream> {
 impl Stream {
     fn read(vector: Value) -> Self {
         let of = |name: &str| number(&vector["hash"][name]) as u64;
-        let w_max = of("w_max") as u32;
+        let max_weight = of("w_max") as u32;
         let top_level = number(&vector["M"]) as u8;
-        let hash = SampleHash::published(of("p"), of("a"), of("b"), w_max, top_level).unwrap();
-        let decay = integral_decay(&vector["decay"], w_max);
+        let hash = SampleHash::published(of("p"), of("a"), of("b"), max_weight, top_level).unwrap();
+        let decay = integral_decay(&vector["decay"], max_weight);
         let elements = vector["stream"].as_array().unwrap().iter();
         let read = |row: &Value| {
             element(number(&row[0]) as u64, number(&row[1]) as u32, number(&row[2]) as i64, number(&row[3]) as u128)
@@ -175,14 +174,14 @@ impl Stream {
     fn integral(&self, elements: &[Element]) -> IntegralStore {
         let mut store = IntegralStore::new(self.hash.clone(), self.decay.clone(), self.tau);
         elements.iter().for_each(|element| store.insert(*element));
-        store.settle();
+        store.compact();
         store
     }
 
     fn window(&self) -> WindowStore {
         let mut store = WindowStore::new(self.hash.clone(), self.tau);
         self.elements.iter().for_each(|element| store.insert(*element));
-        store.settle();
+        store.compact();
         store
     }
 }
@@ -195,7 +194,7 @@ fn assert_integral_levels(store: &IntegralStore, levels: &Value) {
 }
 
 #[test]
-fn whole_streams_leave_the_published_levels() {
+fn levels_of_streams_match_the_vectors() {
     for stream in streams() {
         assert_integral_levels(&stream.integral(&stream.elements), &stream.vector["integral_levels"]);
         let store = stream.window();
@@ -207,7 +206,7 @@ fn whole_streams_leave_the_published_levels() {
 }
 
 #[test]
-fn overlapping_parts_leave_the_published_levels_and_merge_into_the_whole() {
+fn overlapping_parts_merge_into_the_published_levels() {
     for stream in streams() {
         let prefix = number(&stream.vector["merge_A_prefix"]) as usize;
         let from = number(&stream.vector["merge_B_from"]) as usize;
@@ -224,11 +223,11 @@ fn assert_sample(sample: &Sample, query: &Value) {
     assert_eq!(i128::from(sample.level()), number(&query["level"]), "{query}");
     assert_eq!(i128::from(sample.hits()), number(&query["X"]), "{query}");
     let sum = number(&query["sum_num"]) as f64 / number(&query["sum_den"]) as f64;
-    assert!((sample.sum() - sum).abs() <= 1e-12 * sum, "{query}");
+    assert!((sample.weight() - sum).abs() <= 1e-12 * sum, "{query}");
 }
 
 #[test]
-fn questions_to_the_integral_sketch_are_answered_as_published() {
+fn integral_queries_match_the_vectors() {
     for stream in streams() {
         let store = stream.integral(&stream.elements);
         for query in stream.vector["integral_queries"].as_array().unwrap() {
@@ -237,7 +236,7 @@ fn questions_to_the_integral_sketch_are_answered_as_published() {
             let Some(hits) = query["hits_v_le_4"].as_f64() else { continue };
             let share = sample.share(|value, _| value <= 4).unwrap();
             assert!((share - hits / sample.hits() as f64).abs() < 1e-12, "{query}");
-            let values = sample.by_value();
+            let values = sample.distribution();
             assert_eq!(values.quantile(0.5).map(i128::from), Some(number(&query["median"])), "{query}");
             assert_eq!(values.quantile(0.9).map(i128::from), Some(number(&query["q90"])), "{query}");
             let frequent: Vec<(u64, f64)> = values.frequent(0.2 - 0.1 / 2.0).collect();
@@ -252,7 +251,7 @@ fn questions_to_the_integral_sketch_are_answered_as_published() {
 }
 
 #[test]
-fn questions_for_windows_are_answered_as_published() {
+fn window_queries_match_the_vectors() {
     for stream in streams() {
         let store = stream.window();
         for query in stream.vector["window_queries"].as_array().unwrap() {
@@ -263,7 +262,7 @@ fn questions_for_windows_are_answered_as_published() {
 }
 
 #[test]
-fn questions_for_decays_are_answered_as_published() {
+fn decay_queries_match_the_vectors() {
     for stream in streams() {
         let store = stream.window();
         for query in stream.vector["decomposed_queries"].as_array().unwrap() {
@@ -275,7 +274,7 @@ fn questions_for_decays_are_answered_as_published() {
             let sample = store.sample(number(&query["c"]) as i64, &decay.unwrap());
             assert_eq!(!sample.incomplete(), query["complete"].as_bool().unwrap(), "{query}");
             let sum = query["sum"].as_f64().unwrap();
-            assert!((sample.sum() - sum).abs() <= 1e-9 * sum, "{query}: {}", sample.sum());
+            assert!((sample.weight() - sum).abs() <= 1e-9 * sum, "{query}: {}", sample.weight());
             let share = sample.share(|value, _| value <= 4).unwrap();
             assert!((share - query["sel_v_le_4"].as_f64().unwrap()).abs() < 1e-9, "{query}: {share}");
         }

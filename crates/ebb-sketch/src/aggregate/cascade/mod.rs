@@ -1,205 +1,174 @@
-//! Cascade: any window and any decay, chosen when it is asked, from one copy of every observation.
+//! Cascade: any window and any decay, chosen by the query, from one copy of every observation.
 //!
-//! Promises, whatever the order of arrival: the truth lies within the bounds, always; a count is within epsilon of
-//! itself, for every window up to the horizon and every decay; ranks and top labels within epsilon of the total plus the
-//! error of their summary. Shards are not merged: adding level to level would add up their errors. Their readings are
-//! joined.
+//! Guarantees, for any order of arrival: the true number always lies within the bounds; a count is within epsilon of itself
+//! for every window up to the horizon and every decay; ranks and label shares are within epsilon of the total plus the error
+//! of their summary. Sketches do not merge, because the errors of their levels would add up. Their readings do.
 
 mod codec;
 mod store;
 
-use super::content::{
-    Band, Content, ContentShape, Gather, Labels, Observation, QuestionError, Refused, ShapeError, TIME_MOST_MS, Tally,
-    Timeline, TimelineShape, Totals, Values,
-};
+use super::error::{MergeError, ObservationError, QueryError, ShapeError};
+use super::observation::{MAX_TIME_MS, Observation};
+use super::qdigest::tree::Node;
+use super::reading::{Labels, Totals, Values};
+use super::robust::ElementId;
+use super::sketch::{DecayedSketch, SpecEncoding, expect_spec};
+use super::summary::{RangeSummary, Summary, SummaryShape, Tally};
+use super::timeline::{Timeline, TimelineShape, TimelineStore, time_of};
+use crate::codec::{CodecError, Reader, Writer};
 use crate::decay::Decay;
-use store::Store;
+use store::CascadeStore;
 
-/// Totals alone need less room than whole cells.
+/// Ranges of a level per halving of time and per 1 / epsilon.
+const RANGES: f64 = 4.0;
+
+/// Decayed aggregates for any window or decay, with deterministic bounds.
+///
+/// ```
+/// use ebb_sketch::aggregate::{DecayedSketch, Observation, SummaryShape, cascade::CascadeSketch};
+/// use ebb_sketch::decay::Decay;
+///
+/// let mut sketch = CascadeSketch::new(CascadeSketch::shape(0.01, 3_600_000, SummaryShape::totals())?);
+/// for time_ms in 0..10_000 {
+///     sketch.insert(&Observation { time_ms, value: 1, label: 0, weight: 1.0 })?;
+/// }
+/// let last_second = sketch.totals(9_999, &Decay::window(1_000)?)?.count();
+/// assert!((last_second.value - 1_000.0).abs() <= 10.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
-enum Body {
-    Totals(Store<Tally>),
-    Cells(Store<Content>),
+pub struct CascadeSketch {
+    timeline: Timeline<CascadeStore<Tally>, CascadeStore<Summary>>,
 }
 
-/// Decayed aggregates for any question.
+/// A read-only view of one level.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cascade {
-    shape: TimelineShape,
-    /// The oldest and the newest accepted time.
-    span_ms: Option<(i64, i64)>,
-    body: Body,
-}
-
-/// One level as others see it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LevelSummary {
-    /// What a range of the level holds when it is full.
-    pub gamma: f64,
+pub struct CascadeLevelView {
+    /// The weight at which a range of the level is full.
+    pub range_capacity: f64,
+    /// The level keeps nothing that ends at or before this time.
     pub floor_ms: Option<i64>,
     /// First time, last time and weight of every range.
     pub ranges: Vec<(i64, i64, f64)>,
 }
 
-impl Cascade {
-    /// Counts within `epsilon` for windows up to `horizon_ms`; weights may not be below the least that `content` takes.
-    pub fn shape(epsilon: f64, horizon_ms: u64, content: ContentShape) -> Result<TimelineShape, ShapeError> {
-        TimelineShape::new(epsilon, horizon_ms, content, 4.0)
+impl CascadeSketch {
+    /// The shape for counts within `epsilon` in windows up to `horizon_ms`. Weights below the minimum of `summary` are
+    /// rejected.
+    pub fn shape(epsilon: f64, horizon_ms: u64, summary: SummaryShape) -> Result<TimelineShape, ShapeError> {
+        TimelineShape::new(epsilon, horizon_ms, summary, RANGES)
     }
 
+    /// An empty sketch of a shape from [`CascadeSketch::shape`].
     pub fn new(shape: TimelineShape) -> Self {
-        let plain = shape.content.values().is_none() && shape.content.counters().is_none();
-        let body = if plain { Body::Totals(Store::new()) } else { Body::Cells(Store::new()) };
-        Self { shape, span_ms: None, body }
+        Self { timeline: Timeline::new(shape) }
     }
 
+    /// The shape it was built with.
     pub fn timeline(&self) -> TimelineShape {
-        self.shape
+        self.timeline.shape
     }
 
+    /// The newest accepted time.
     pub fn newest_ms(&self) -> Option<i64> {
-        self.span_ms.map(|(_, newest)| newest)
+        self.timeline.newest_ms()
     }
 
-    /// Whether nothing was ever seen.
-    pub fn is_empty(&self) -> bool {
-        self.span_ms.is_none()
-    }
-
+    /// Adds an observation, or rejects it without changing anything.
     #[inline]
-    pub fn insert(&mut self, observation: &Observation) -> Result<(), Refused> {
-        self.shape.content.check(observation)?;
-        let time_ms = observation.time_ms;
-        let (oldest_ms, newest_ms) = self.span_ms.map_or((time_ms, time_ms), |(o, n)| (o.min(time_ms), n.max(time_ms)));
-        let horizon_ms = self.shape.horizon_ms;
-        if newest_ms.abs_diff(time_ms) >= horizon_ms {
-            return Err(Refused::Late { time_ms, now_ms: newest_ms, horizon_ms });
-        }
-        self.span_ms = Some((oldest_ms, newest_ms));
-        let kept = self.shape.content.kept(observation);
-        match &mut self.body {
-            Body::Totals(store) => store.insert(&self.shape, kept, newest_ms),
-            Body::Cells(store) => store.insert(&self.shape, kept, newest_ms),
-        }
+    pub fn insert(&mut self, observation: &Observation) -> Result<(), ObservationError> {
+        let (_, newest_ms) = self.timeline.accept(observation)?;
+        self.timeline.insert(observation, newest_ms);
         Ok(())
     }
 
-    /// Forgets what is past the horizon at `now_ms`. Not needed for answers: only for room while nothing arrives.
-    pub fn expire(&mut self, now_ms: i64) {
-        let now_ms = now_ms.clamp(-TIME_MOST_MS, TIME_MOST_MS);
-        let now_ms = self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms));
-        match &mut self.body {
-            Body::Totals(store) => store.expire(&self.shape, now_ms),
-            Body::Cells(store) => store.expire(&self.shape, now_ms),
-        }
-    }
-
-    /// Weight that is no longer held because it is older than the horizon.
+    /// Weight that was dropped because it is outside the horizon.
     pub fn expired(&self) -> f64 {
-        match &self.body {
-            Body::Totals(store) => store.expired,
-            Body::Cells(store) => store.expired,
+        match &self.timeline.store {
+            TimelineStore::Totals(store) => store.expired,
+            TimelineStore::Summaries(store) => store.expired,
         }
     }
 
-    fn timeline_at<'a>(&self, now_ms: i64, decay: &'a Decay) -> Result<Timeline<'a>, QuestionError> {
-        let now_ms = self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms));
-        Timeline::new(self.shape, decay, now_ms)
-    }
-
-    fn gather<G: Gather>(&self, timeline: &Timeline<'_>, into: &mut G) -> usize {
-        match &self.body {
-            Body::Totals(store) => store.gather(timeline, into),
-            Body::Cells(store) => store.gather(timeline, into),
+    /// The levels, newest first.
+    pub fn levels(&self) -> Vec<CascadeLevelView> {
+        match &self.timeline.store {
+            TimelineStore::Totals(store) => level_views(&self.timeline.shape, store),
+            TimelineStore::Summaries(store) => level_views(&self.timeline.shape, store),
         }
     }
 
-    /// Count, sum and mean.
-    pub fn totals(&self, now_ms: i64, decay: &Decay) -> Result<Totals, QuestionError> {
-        let timeline = self.timeline_at(now_ms, decay)?;
-        let mut totals = Totals::new();
-        let used = self.gather(&timeline, &mut totals);
-        totals.standing = timeline.totals_standing(self.span_ms, used);
-        Ok(totals)
-    }
-
-    /// Ranks, quantiles and shares.
-    pub fn values(&self, now_ms: i64, decay: &Decay) -> Result<Values, QuestionError> {
-        let timeline = self.timeline_at(now_ms, decay)?;
-        let shape = self.shape.content.values().ok_or(QuestionError::NotKept("values"))?;
-        let mut bands: Vec<Band> = Vec::new();
-        let used = self.gather(&timeline, &mut bands);
-        let standing = timeline.standing(shape.beta() / 2.0, self.span_ms, used);
-        let rank_epsilon = self.shape.epsilon + shape.beta() / 2.0 * (1.0 + self.shape.epsilon);
-        Ok(Values::new(bands, shape.value_most(), standing, rank_epsilon))
-    }
-
-    /// Top labels.
-    pub fn labels(&self, now_ms: i64, decay: &Decay) -> Result<Labels, QuestionError> {
-        let timeline = self.timeline_at(now_ms, decay)?;
-        let counters = self.shape.content.counters().ok_or(QuestionError::NotKept("labels"))?;
-        let mut labels = Labels::new();
-        let used = self.gather(&timeline, &mut labels);
-        Ok(labels.finish(timeline.standing(1.0 / f64::from(counters), self.span_ms, used)))
-    }
-
-    /// The levels, from the newest.
-    pub fn levels(&self) -> Vec<LevelSummary> {
-        match &self.body {
-            Body::Totals(store) => summaries(&self.shape, store),
-            Body::Cells(store) => summaries(&self.shape, store),
-        }
-    }
-
-    /// Every label that a later answer may name; some twice.
-    pub fn held_labels(&self, into: &mut Vec<u128>) {
-        if let Body::Cells(store) = &self.body {
-            into.extend(store.raw.iter().map(|one| one.label));
-            let ranges = store.levels.iter().flat_map(|level| &level.forest.nodes);
-            ranges.for_each(|node| into.extend(node.mass.held_labels()));
-        }
-    }
-
-    /// Observations that are kept as they came.
+    /// The observations that are not yet in a level.
     pub fn raw(&self) -> &[Observation] {
-        match &self.body {
-            Body::Totals(store) => &store.raw,
-            Body::Cells(store) => &store.raw,
+        match &self.timeline.store {
+            TimelineStore::Totals(store) => &store.raw,
+            TimelineStore::Summaries(store) => &store.raw,
         }
     }
 
-    /// Raw observations and nodes of all digests with their buffers folded in: what the papers count.
-    pub fn nodes(&self) -> usize {
-        match &self.body {
-            Body::Totals(_) => self.len(),
-            Body::Cells(store) => {
-                let nodes = store.levels.iter().flat_map(|level| &level.forest.nodes);
-                store.raw.len() + nodes.map(|node| node.mass.nodes()).sum::<usize>()
-            }
-        }
-    }
-
-    /// Raw observations, and in the ranges digest nodes, counters and buffered observations; where only totals are kept,
-    /// the ranges themselves.
-    pub fn len(&self) -> usize {
-        match &self.body {
-            Body::Totals(store) => store.raw.len() + store.levels.iter().map(|l| l.forest.nodes.len()).sum::<usize>(),
-            Body::Cells(store) => {
-                let nodes = store.levels.iter().flat_map(|level| &level.forest.nodes);
-                store.raw.len() + nodes.map(|node| node.mass.len()).sum::<usize>()
-            }
-        }
+    /// Raw observations and digest nodes with their buffers folded in: the size that the papers report.
+    pub fn node_count(&self) -> usize {
+        self.timeline.node_count()
     }
 }
 
-fn summaries<M: super::content::Held>(shape: &TimelineShape, store: &Store<M>) -> Vec<LevelSummary> {
-    let levels = store.levels.iter().enumerate().map(|(place, level)| {
+impl DecayedSketch for CascadeSketch {
+    type Spec = TimelineShape;
+    const MERGES: bool = false;
+
+    fn from_spec(spec: &TimelineShape) -> Self {
+        Self::new(*spec)
+    }
+
+    #[inline]
+    fn observe(&mut self, _: ElementId, observation: &Observation) -> Result<(), ObservationError> {
+        self.insert(observation)
+    }
+
+    fn advance(&mut self, now_ms: i64) {
+        let now_ms = now_ms.clamp(-MAX_TIME_MS, MAX_TIME_MS);
+        self.timeline.expire(self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms)));
+    }
+
+    fn merge(&mut self, _: Self) -> Result<(), MergeError> {
+        Err(MergeError::Unsupported("cascade"))
+    }
+
+    fn totals(&self, now_ms: i64, decay: &Decay) -> Result<Totals, QueryError> {
+        self.timeline.totals(now_ms, decay)
+    }
+
+    fn values(&self, now_ms: i64, decay: &Decay) -> Result<Values, QueryError> {
+        self.timeline.values(now_ms, decay)
+    }
+
+    fn labels(&self, now_ms: i64, decay: &Decay) -> Result<Labels, QueryError> {
+        self.timeline.labels(now_ms, decay)
+    }
+
+    fn collect_labels(&self, into: &mut Vec<u128>) {
+        self.timeline.collect_labels(into);
+    }
+
+    fn entry_count(&self) -> usize {
+        self.timeline.entry_count()
+    }
+
+    fn encode_into(&self, writer: &mut Writer, _: SpecEncoding) {
+        writer.bytes(&self.encode());
+    }
+
+    fn decode_from(spec: &TimelineShape, reader: &mut Reader<'_>, _: SpecEncoding) -> Result<Self, CodecError> {
+        expect_spec(Self::decode(reader.bytes()?)?, |sketch| sketch.timeline.shape == *spec)
+    }
+}
+
+fn level_views<M: RangeSummary>(shape: &TimelineShape, store: &CascadeStore<M>) -> Vec<CascadeLevelView> {
+    let levels = store.levels.iter().enumerate().map(|(index, level)| {
         let height = level.forest.height;
-        let time = super::content::time_at;
-        let range =
-            |n: &super::qdigest::tree::Node<M>| (time(n.range.low()), time(n.range.high(height)), n.mass.weight());
+        let range = |n: &Node<M>| (time_of(n.range.low()), time_of(n.range.high(height)), n.mass.weight());
         let ranges = level.forest.nodes.iter().map(range).collect();
-        LevelSummary { gamma: store::gamma(shape, place), floor_ms: level.floor_ms, ranges }
+        CascadeLevelView { range_capacity: store::range_capacity(shape, index), floor_ms: level.floor_ms, ranges }
     });
     levels.collect()
 }

@@ -1,56 +1,46 @@
-//! The levels of a cascade, whatever stands in their ranges.
+//! The levels of a cascade.
 //!
-//! The newest observations are kept as they are. What overflows goes, leaf by leaf, into the first level that still
-//! reaches back to it; a level that outgrows its capacity is compressed and then cut in time, and what it lets go falls
-//! into the next level at its own range. Every accepted weight stands in exactly one place.
+//! The newest observations are kept raw. On overflow they move into the first level that still reaches back to them. A level
+//! that exceeds its capacity is compressed; if that does not suffice, its oldest ranges move unchanged into the next level,
+//! whose ranges hold twice the weight. Every accepted weight is stored exactly once.
 
-use crate::aggregate::content::{
-    ContentShape, Factor, Gather, Held, Observation, Timeline, TimelineShape, position, time_at,
-};
-use crate::aggregate::qdigest::tree::{Forest, Node, Range};
+use crate::aggregate::observation::Observation;
+use crate::aggregate::qdigest::tree::{DyadicRange, Forest, Node};
+use crate::aggregate::reading::DecayFactor;
+use crate::aggregate::summary::{RangeSummary, SummaryShape};
+use crate::aggregate::timeline::{RangeCollector, RangeStore, TimelineQuery, TimelineShape, position_of, time_of};
+use crate::codec::{CodecError, Reader, Writer};
 
-/// The newest observations are kept raw: this many times a level's capacity after they overflow, twice that before.
-const RAW_KEPT: usize = 4;
+/// Raw observations kept after an overflow, in capacities of a level. An overflow happens at twice as many.
+const RAW_CAPACITIES: usize = 4;
 
-/// The first level whose ranges are as full as RAW_KEPT asks for.
-const FIRST_GAMMA: u32 = RAW_KEPT.ilog2() + 1;
+/// The exponent of the range capacity of the first level: it matches the number of raw observations.
+const FIRST_EXPONENT: u32 = RAW_CAPACITIES.ilog2() + 1;
 
-/// One level: ranges that end after its floor.
+/// Ranges that end after the floor.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Level<M> {
-    /// Nothing that ends at or before this is kept here any more.
+pub(super) struct CascadeLevel<M> {
+    /// Nothing that ends at or before this time is kept here any more.
     pub floor_ms: Option<i64>,
     pub forest: Forest<M>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Store<M> {
+pub(super) struct CascadeStore<M> {
     pub raw: Vec<Observation>,
     /// The newest time that ever left the raw observations.
     pub raw_floor_ms: Option<i64>,
-    pub levels: Vec<Level<M>>,
+    pub levels: Vec<CascadeLevel<M>>,
     pub expired: f64,
 }
 
-impl<M: Held> Store<M> {
-    pub fn new() -> Self {
-        Self { raw: Vec::new(), raw_floor_ms: None, levels: Vec::new(), expired: 0.0 }
-    }
-
-    #[inline]
-    pub fn insert(&mut self, shape: &TimelineShape, observation: Observation, newest_ms: i64) {
-        self.raw.push(observation);
-        if self.raw.len() >= 2 * RAW_KEPT * shape.capacity as usize {
-            self.drain(shape, newest_ms);
-        }
-    }
-
-    /// Keeps the newest observations raw and sends the rest down.
+impl<M: RangeSummary> CascadeStore<M> {
+    /// Keeps the newest observations raw and moves the others into levels.
     fn drain(&mut self, shape: &TimelineShape, newest_ms: i64) {
         self.expire(shape, newest_ms);
-        // What was kept last time is in order already, which this sort notices.
-        self.raw.sort_by(|a, b| a.time_ms.cmp(&b.time_ms).then_with(|| order(a).cmp(&order(b))));
-        let leaving = self.raw.len().saturating_sub(RAW_KEPT * shape.capacity as usize);
+        // A stable sort: the observations kept last time are one sorted run.
+        self.raw.sort_by(|a, b| a.time_ms.cmp(&b.time_ms).then_with(|| tie_breaker(a).cmp(&tie_breaker(b))));
+        let leaving = self.raw.len().saturating_sub(RAW_CAPACITIES * shape.capacity as usize);
         let Some(last) = leaving.checked_sub(1) else { return };
         let floor_ms = self.raw[last].time_ms;
         self.raw_floor_ms = Some(self.raw_floor_ms.map_or(floor_ms, |floor| floor.max(floor_ms)));
@@ -58,32 +48,32 @@ impl<M: Held> Store<M> {
         let mut rest = &batch[..];
         let mut level = 0;
         while !rest.is_empty() {
-            self.make_level(shape, level);
+            self.ensure_level(shape, level);
             let floor_ms = self.levels[level].floor_ms.unwrap_or(i64::MIN);
-            let (older, mine) = rest.split_at(rest.partition_point(|one| one.time_ms <= floor_ms));
+            let (older, newer) = rest.split_at(rest.partition_point(|one| one.time_ms <= floor_ms));
             rest = older;
-            if !mine.is_empty() {
-                self.levels[level].forest.add_sorted(leaves(shape.height(), shape.content, mine));
-                self.fit(shape, level);
+            if !newer.is_empty() {
+                self.levels[level].forest.add_sorted(leaves(shape.height(), shape.summary, newer));
+                self.shrink_to_capacity(shape, level);
             }
             level += 1;
         }
     }
 
-    fn make_level(&mut self, shape: &TimelineShape, level: usize) {
+    fn ensure_level(&mut self, shape: &TimelineShape, level: usize) {
         if level == self.levels.len() {
-            self.levels.push(Level { floor_ms: None, forest: Forest::new(shape.height()) });
+            self.levels.push(CascadeLevel { floor_ms: None, forest: Forest::new(shape.height()) });
         }
     }
 
-    /// Compresses a level that has outgrown its capacity; if that is not enough, its oldest ranges fall one level down.
-    fn fit(&mut self, shape: &TimelineShape, level: usize) {
+    /// Compresses a level that exceeds its capacity, then moves its oldest ranges down if that was not enough.
+    fn shrink_to_capacity(&mut self, shape: &TimelineShape, level: usize) {
         let capacity = shape.capacity as usize;
         let forest = &mut self.levels[level].forest;
         if forest.nodes.len() <= 3 * capacity {
             return;
         }
-        forest.compress(gamma(shape, level));
+        forest.compress(range_capacity(shape, level));
         if forest.nodes.len() <= 2 * capacity {
             return;
         }
@@ -91,64 +81,80 @@ impl<M: Held> Store<M> {
         let mut ends: Vec<u64> = forest.nodes.iter().map(|node| node.range.high(height)).collect();
         let (_, cut, _) = ends.select_nth_unstable(forest.nodes.len() - capacity - 1);
         let cut = *cut;
-        let gone = forest.drop_through(cut);
-        let floor_ms = time_at(cut);
-        let held = &mut self.levels[level];
-        held.floor_ms = Some(held.floor_ms.map_or(floor_ms, |floor| floor.max(floor_ms)));
-        self.make_level(shape, level + 1);
-        self.levels[level + 1].forest.add_sorted(gone);
-        self.fit(shape, level + 1);
+        let moved = forest.remove_through(cut);
+        let floor_ms = time_of(cut);
+        let current = &mut self.levels[level];
+        current.floor_ms = Some(current.floor_ms.map_or(floor_ms, |floor| floor.max(floor_ms)));
+        self.ensure_level(shape, level + 1);
+        self.levels[level + 1].forest.add_sorted(moved);
+        self.shrink_to_capacity(shape, level + 1);
     }
 
-    /// Forgets what is older than the horizon, and the levels that only held that.
-    pub fn expire(&mut self, shape: &TimelineShape, newest_ms: i64) {
+    fn range_contents(&self) -> impl Iterator<Item = &M> {
+        self.levels.iter().flat_map(|level| &level.forest.nodes).map(|node| &node.mass)
+    }
+}
+
+impl<M: RangeSummary> RangeStore for CascadeStore<M> {
+    fn new(_: &TimelineShape) -> Self {
+        Self { raw: Vec::new(), raw_floor_ms: None, levels: Vec::new(), expired: 0.0 }
+    }
+
+    #[inline]
+    fn insert(&mut self, shape: &TimelineShape, observation: Observation, newest_ms: i64) {
+        self.raw.push(observation);
+        if self.raw.len() >= 2 * RAW_CAPACITIES * shape.capacity as usize {
+            self.drain(shape, newest_ms);
+        }
+    }
+
+    fn expire(&mut self, shape: &TimelineShape, newest_ms: i64) {
         let cut_ms = newest_ms.saturating_sub_unsigned(shape.horizon_ms);
         for gone in self.raw.extract_if(.., |one| one.time_ms <= cut_ms) {
             self.expired += gone.weight;
         }
-        // Everything in a level is as old as the floor of the level above says, even in ranges that reach further.
+        // The content of a level is no newer than the floor of the level above, even in ranges that end later.
         let mut above_ms = self.raw_floor_ms;
-        let mut dead = self.levels.len();
-        for (place, level) in self.levels.iter_mut().enumerate() {
+        let mut live = self.levels.len();
+        for (index, level) in self.levels.iter_mut().enumerate() {
             if above_ms.is_none_or(|above| above <= cut_ms) {
-                dead = place;
+                live = index;
                 break;
             }
-            let gone = level.forest.drop_through(position(cut_ms));
+            let gone = level.forest.remove_through(position_of(cut_ms));
             if !gone.is_empty() {
                 self.expired += gone.iter().map(|node| node.mass.weight()).sum::<f64>();
                 level.floor_ms = Some(level.floor_ms.map_or(cut_ms, |floor| floor.max(cut_ms)));
             }
             above_ms = level.floor_ms;
         }
-        let dead_levels = self.levels.drain(dead..);
-        self.expired += dead_levels.map(|level| level.forest.weight()).sum::<f64>();
+        let expired_levels = self.levels.drain(live..);
+        self.expired += expired_levels.map(|level| level.forest.weight()).sum::<f64>();
     }
 
-    /// Gathers everything that may still weigh something; returns how many observations and ranges that was.
-    pub fn gather<G: Gather>(&self, timeline: &Timeline<'_>, into: &mut G) -> usize {
+    fn collect<C: RangeCollector>(&self, query: &TimelineQuery<'_>, into: &mut C) -> usize {
         let mut used = 0;
         for one in &self.raw {
-            let weight = timeline.weight(one.time_ms);
+            let weight = query.weight(one.time_ms);
             if weight > 0.0 {
-                into.raw(one, weight);
+                into.add_observation(one, weight);
                 used += 1;
             }
         }
         let mut above_ms = self.raw_floor_ms;
         for level in &self.levels {
             let Some(ceiling_ms) = above_ms else { break };
-            let youngest = timeline.weight(ceiling_ms);
+            let youngest = query.weight(ceiling_ms);
             if youngest <= 0.0 {
                 break;
             }
             let height = level.forest.height;
             for node in &level.forest.nodes {
-                let (low_ms, high_ms) = (time_at(node.range.low()), time_at(node.range.high(height)));
-                let upper = if high_ms < ceiling_ms { timeline.weight(high_ms) } else { youngest };
+                let (low_ms, high_ms) = (time_of(node.range.low()), time_of(node.range.high(height)));
+                let upper = if high_ms < ceiling_ms { query.weight(high_ms) } else { youngest };
                 if upper > 0.0 {
-                    let lower = if low_ms == high_ms { upper } else { timeline.weight(low_ms) };
-                    into.held(&node.mass, Factor::between(lower, upper));
+                    let lower = if low_ms == high_ms { upper } else { query.weight(low_ms) };
+                    into.add_range(&node.mass, DecayFactor::between(lower, upper));
                     used += 1;
                 }
             }
@@ -156,22 +162,46 @@ impl<M: Held> Store<M> {
         }
         used
     }
+
+    fn collect_labels(&self, into: &mut Vec<u128>) {
+        into.extend(self.raw.iter().map(|one| one.label));
+        self.range_contents().filter_map(M::summary).for_each(|summary| into.extend(summary.labels()));
+    }
+
+    /// Raw observations, and in the ranges digest nodes, counters and buffered observations; a range of totals is one.
+    fn entry_count(&self) -> usize {
+        let entries = |content: &M| content.summary().map_or(1, |summary| summary.entry_count());
+        self.raw.len() + self.range_contents().map(entries).sum::<usize>()
+    }
+
+    fn node_count(&self) -> usize {
+        let nodes = |content: &M| content.summary().map_or(1, |summary| summary.node_count());
+        self.raw.len() + self.range_contents().map(nodes).sum::<usize>()
+    }
+
+    fn write(&self, shape: &TimelineShape, w: &mut Writer) {
+        self.write_fields(shape, w);
+    }
+
+    fn read(shape: &TimelineShape, r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Self::read_fields(shape, r)
+    }
 }
 
-/// The capacity of a range of a level.
-pub(super) fn gamma(shape: &TimelineShape, level: usize) -> f64 {
-    shape.gamma(level as u32 + FIRST_GAMMA)
+/// The weight at which a range of a level is full.
+pub(super) fn range_capacity(shape: &TimelineShape, level: usize) -> f64 {
+    shape.range_capacity(level as u32 + FIRST_EXPONENT)
 }
 
-/// Beside the time, everything that is kept of an observation: which of two leaves first is never an accident.
-fn order(one: &Observation) -> (u64, u64, u128) {
+/// Orders observations of the same time by everything that is kept of them, so that the order is deterministic.
+fn tie_breaker(one: &Observation) -> (u64, u64, u128) {
     (one.weight.to_bits(), one.value, one.label)
 }
 
-/// Sorted observations as leaves, one for each time.
-fn leaves<M: Held>(height: u8, shape: ContentShape, sorted: &[Observation]) -> Vec<Node<M>> {
+/// Sorted observations as leaves, one per time.
+fn leaves<M: RangeSummary>(height: u8, shape: SummaryShape, sorted: &[Observation]) -> Vec<Node<M>> {
     let leaf = |group: &[Observation]| Node {
-        range: Range::new(height, position(group[0].time_ms)),
+        range: DyadicRange::new(height, position_of(group[0].time_ms)),
         mass: M::of(shape, group),
     };
     sorted.chunk_by(|a, b| a.time_ms == b.time_ms).map(leaf).collect()

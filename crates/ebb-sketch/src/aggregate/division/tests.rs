@@ -1,14 +1,14 @@
 use super::*;
-use crate::aggregate::content::ContentShape;
+use crate::aggregate::summary::SummaryShape;
 use crate::random::Random;
 
-fn division(alpha: f64, theta: f64, horizon_ms: u64) -> Division {
+fn division(alpha: f64, theta: f64, horizon_ms: u64) -> DivisionSketch {
     let decay = Decay::polynomial(alpha, 1.0).unwrap();
-    Division::new(DivisionShape::new(decay, theta, horizon_ms, ContentShape::totals()).unwrap())
+    DivisionSketch::new(DivisionShape::new(decay, theta, horizon_ms, SummaryShape::totals()).unwrap())
 }
 
 #[test]
-fn values_that_go_with_time_keep_their_own_moments() {
+fn sum_of_values_correlated_with_time_is_estimated_from_its_own_mean_age() {
     let mut cells = division(2.0, 0.3, 1 << 20);
     let decay = cells.shape().decay().clone();
     let mut exact = (0.0, 0.0);
@@ -21,12 +21,12 @@ fn values_that_go_with_time_keep_their_own_moments() {
     let totals = cells.totals(5000, &decay).unwrap();
     assert!(totals.count().covers(exact.0) && totals.sum().covers(exact.1));
     assert!(totals.mean().unwrap().covers(exact.1 / exact.0));
-    // Moments do much better than the theta / (2 + theta) that the ends of cells promise.
+    // The mean age gives a much smaller error than the guaranteed theta / (2 + theta).
     assert!((totals.count().value / exact.0 - 1.0).abs() < 0.01, "{totals:?} {exact:?}");
 }
 
 #[test]
-fn the_number_of_cells_grows_with_the_logarithm_of_time() {
+fn cell_count_grows_logarithmically_with_time() {
     let mut cells = division(2.0, 0.2, 1 << 40);
     let mut counts = Vec::new();
     for time_ms in 0..200_000 {
@@ -39,30 +39,30 @@ fn the_number_of_cells_grows_with_the_logarithm_of_time() {
 }
 
 #[test]
-fn what_is_past_the_horizon_leaves_and_the_answer_says_so() {
+fn cells_outside_the_horizon_expire_and_answers_are_incomplete() {
     let mut cells = division(1.0, 0.2, 100);
     let mut random = Random::new(1);
-    let mut kept = 0;
+    let mut accepted = 0;
     for time_ms in 0..2000 {
         let late = random.below(200) as i64;
-        kept +=
+        accepted +=
             u64::from(cells.insert(&Observation { time_ms: time_ms - late, value: 0, label: 0, weight: 1.0 }).is_ok());
     }
-    let held: f64 = cells.cells().map(|cell| cell.weight).sum();
-    assert_eq!(held + cells.expired(), kept as f64);
+    let stored: f64 = cells.cells().map(|cell| cell.weight).sum();
+    assert_eq!(stored + cells.expired(), accepted as f64);
     let decay = cells.shape().decay().clone();
     assert!(cells.totals(2000, &decay).unwrap().count().incomplete);
     assert!(!cells.totals(2000, &Decay::window(50).unwrap()).unwrap().count().incomplete);
 }
 
 #[test]
-fn divisions_of_different_shape_are_not_merged() {
+fn merge_rejects_another_shape() {
     let mut cells = division(1.0, 0.2, 100);
     assert!(cells.merge(division(1.0, 0.3, 100)).is_err() && cells.merge(division(1.5, 0.2, 100)).is_err());
 }
 
 #[test]
-fn at_every_tick_every_cell_is_as_wide_as_its_age_allows() {
+fn every_cell_is_as_wide_as_its_age_allows_at_every_tick() {
     let mut cells = division(1.0, 0.25, 1 << 20);
     for time_ms in (0..400).step_by(3) {
         cells.insert(&Observation { time_ms, value: 0, label: 0, weight: 1.0 }).unwrap();

@@ -1,40 +1,76 @@
-//! Forward exponential decay: one weight per observation, fixed when it arrives, in units of a landmark.
+//! Forward exponential decay: every observation gets its final weight on arrival, relative to a landmark time.
 //!
-//! An observation of time t is kept at weight · exp(rate · (t − landmark)); every answer is scaled by one factor. Order
-//! does not matter, late observations weigh what they should, structures add up. Counts, sums and means are exact up to
-//! rounding; quantiles and top items have the errors of their summary. It answers for its own rate only.
+//! An observation of time t is stored with weight · exp(rate · (t − landmark)); a query multiplies by one factor. The order of
+//! arrival does not matter, late observations get the right weight, and sketches merge. Counts, sums and means are exact up
+//! to rounding; quantiles and labels have the error of their summary. A sketch answers for its own rate only.
 
 mod codec;
 
-use super::content::{
-    Content, ContentShape, Factor, Labels, MergeError, Observation, QuestionError, Refused, ShapeError, Standing,
-    Totals, Values, check_question_time,
-};
+use super::error::{MergeError, ObservationError, QueryError, ShapeError};
+use super::observation::{Observation, check_query_time};
 use super::qdigest::Mass;
+use super::reading::{Assurance, CellLabels, CellTotals, CellValues, DecayFactor, Labels, Totals, Values};
+use super::robust::ElementId;
+use super::sketch::{DecayedSketch, SpecEncoding, expect_spec};
+use super::summary::{Summary, SummaryShape};
+use crate::codec::{CodecError, Reader, Writer};
 use crate::decay::Decay;
 
-/// Exponents stay below this, far from where doubles overflow.
-const EXPONENT_MOST: f64 = 300.0;
+/// Exponents stay below this, far from the overflow of doubles.
+const MAX_EXPONENT: f64 = 300.0;
 
-/// Sums of everything under one exponential decay.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Forward {
+/// An exponential decay, and what is kept under it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ForwardShape {
     rate: f64,
-    shape: ContentShape,
-    /// The time whose weight is 1.
-    landmark_ms: Option<i64>,
-    newest_ms: i64,
-    content: Content,
+    summary: SummaryShape,
 }
 
-impl Forward {
-    pub fn new(decay: &Decay, shape: ContentShape) -> Result<Self, ShapeError> {
-        let why = "forward decay is exponential; write exponential:half_life=10m";
-        let rate = decay.rate().ok_or(ShapeError::Decay { decay: decay.to_string(), why })?;
-        Ok(Self { rate, shape, landmark_ms: None, newest_ms: i64::MIN, content: Content::new(shape) })
+impl ForwardShape {
+    /// `decay` must be exponential.
+    pub fn new(decay: &Decay, summary: SummaryShape) -> Result<Self, ShapeError> {
+        let reason = "forward decay is exponential; use for example exponential:half_life=10m";
+        let rate = decay.rate().ok_or(ShapeError::Decay { decay: decay.to_string(), reason })?;
+        Ok(Self { rate, summary })
     }
 
-    pub fn shape(&self) -> ContentShape {
+    /// What is kept.
+    pub fn summary(&self) -> SummaryShape {
+        self.summary
+    }
+}
+
+/// Decayed aggregates under one exponential decay.
+///
+/// ```
+/// use ebb_sketch::aggregate::forward::{ForwardShape, ForwardSketch};
+/// use ebb_sketch::aggregate::{DecayedSketch, Observation, SummaryShape};
+/// use ebb_sketch::decay::Decay;
+///
+/// let half_life = Decay::half_life(1_000.0)?;
+/// let mut sketch = ForwardSketch::new(ForwardShape::new(&half_life, SummaryShape::totals())?);
+/// sketch.insert(&Observation { time_ms: 0, value: 8, label: 0, weight: 1.0 })?;
+/// let sum = sketch.totals(1_000, &half_life)?.sum();
+/// assert!((sum.value - 4.0).abs() < 1e-9);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForwardSketch {
+    shape: ForwardShape,
+    /// The time whose observations are stored with their own weight.
+    landmark_ms: Option<i64>,
+    newest_ms: i64,
+    summary: Summary,
+}
+
+impl ForwardSketch {
+    /// An empty sketch.
+    pub fn new(shape: ForwardShape) -> Self {
+        Self { shape, landmark_ms: None, newest_ms: i64::MIN, summary: Summary::new(shape.summary) }
+    }
+
+    /// The shape it was built with.
+    pub fn shape(&self) -> ForwardShape {
         self.shape
     }
 
@@ -43,110 +79,133 @@ impl Forward {
         self.landmark_ms.map(|_| self.newest_ms)
     }
 
-    /// Nodes, counters and buffered observations.
-    pub fn len(&self) -> usize {
-        self.content.len()
-    }
-
-    /// Every label that a later answer may name; some twice.
-    pub fn held_labels(&self, into: &mut Vec<u128>) {
-        into.extend(self.content.held_labels());
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.landmark_ms.is_none()
-    }
-
+    /// Adds an observation, or rejects it without changing anything.
     #[inline]
-    pub fn insert(&mut self, observation: &Observation) -> Result<(), Refused> {
-        self.shape.check(observation)?;
+    pub fn insert(&mut self, observation: &Observation) -> Result<(), ObservationError> {
+        self.shape.summary.check(observation)?;
         let landmark_ms = *self.landmark_ms.get_or_insert(observation.time_ms);
         self.newest_ms = self.newest_ms.max(observation.time_ms);
-        let mut exponent = self.rate * (observation.time_ms - landmark_ms) as f64;
-        if exponent > EXPONENT_MOST {
+        let mut exponent = self.shape.rate * (observation.time_ms - landmark_ms) as f64;
+        if exponent > MAX_EXPONENT {
             self.move_landmark(observation.time_ms);
             exponent = 0.0;
         }
         let weight = observation.weight * libm::exp(exponent);
-        // So late that nothing is left of it.
+        // A very late observation may underflow to zero.
         if weight > 0.0 {
-            self.content.insert(observation.value, observation.label, weight);
+            self.summary.insert(observation.value, observation.label, weight);
         }
         Ok(())
     }
 
-    /// Expresses everything in units of a later landmark.
+    /// Rescales everything to a later landmark.
     #[cold]
     fn move_landmark(&mut self, to_ms: i64) {
         if let Some(from_ms) = self.landmark_ms.replace(to_ms) {
-            self.content.scale(libm::exp(-self.rate * (to_ms - from_ms) as f64));
+            self.summary.scale(libm::exp(-self.shape.rate * (to_ms - from_ms) as f64));
         }
     }
 
-    /// Adds what another structure of the same rate and shape has seen.
-    pub fn merge(&mut self, mut other: Self) -> Result<(), MergeError> {
-        if self.rate.to_bits() != other.rate.to_bits() {
-            return Err(MergeError("the rate"));
+    /// The factor from stored weights to weights at `now_ms`, or at the newest time if that is later.
+    fn factor(&self, now_ms: i64, decay: &Decay) -> Result<DecayFactor, QueryError> {
+        check_query_time(now_ms)?;
+        let rate = self.shape.rate;
+        if decay.rate().map(f64::to_bits) != Some(rate.to_bits()) {
+            let reason = format!("the sketch answers only for its own rate of {} per second", rate * 1e3);
+            return Err(QueryError::Decay { decay: decay.to_string(), reason });
         }
-        if self.shape != other.shape {
-            return Err(MergeError("what is kept"));
+        let Some(landmark_ms) = self.landmark_ms else { return Ok(DecayFactor::exact(0.0)) };
+        let since_ms = now_ms.max(self.newest_ms) - landmark_ms;
+        Ok(DecayFactor::exact(libm::exp(-rate * since_ms as f64)))
+    }
+}
+
+impl DecayedSketch for ForwardSketch {
+    type Spec = ForwardShape;
+    const MERGES: bool = true;
+
+    fn from_spec(spec: &ForwardShape) -> Self {
+        Self::new(*spec)
+    }
+
+    #[inline]
+    fn observe(&mut self, _: ElementId, observation: &Observation) -> Result<(), ObservationError> {
+        self.insert(observation)
+    }
+
+    /// Does nothing: memory does not grow with time.
+    fn advance(&mut self, _: i64) {}
+
+    fn merge(&mut self, mut other: Self) -> Result<(), MergeError> {
+        if self.shape.rate.to_bits() != other.shape.rate.to_bits() {
+            return Err(MergeError::Different("rates"));
         }
-        let Some(theirs) = other.landmark_ms else { return Ok(()) };
+        if self.shape.summary != other.shape.summary {
+            return Err(MergeError::Different("summaries"));
+        }
+        let Some(others_ms) = other.landmark_ms else { return Ok(()) };
         match self.landmark_ms {
             None => *self = other,
-            Some(mine) => {
-                if mine < theirs {
-                    self.move_landmark(theirs);
+            Some(landmark_ms) => {
+                if landmark_ms < others_ms {
+                    self.move_landmark(others_ms);
                 } else {
-                    other.move_landmark(mine);
+                    other.move_landmark(landmark_ms);
                 }
                 self.newest_ms = self.newest_ms.max(other.newest_ms);
-                self.content.absorb(other.content);
+                self.summary.merge(other.summary);
             }
         }
         Ok(())
     }
 
-    /// What everything has decayed by at `now_ms`, or at the newest time if that is later.
-    fn factor(&self, now_ms: i64, decay: &Decay) -> Result<Factor, QuestionError> {
-        check_question_time(now_ms)?;
-        if decay.rate().map(f64::to_bits) != Some(self.rate.to_bits()) {
-            let why = format!("forward decay answers for its own rate of {} per second only", self.rate * 1e3);
-            return Err(QuestionError::Decay { decay: decay.to_string(), why });
-        }
-        let Some(landmark_ms) = self.landmark_ms else { return Ok(Factor::exact(0.0)) };
-        let since_ms = now_ms.max(self.newest_ms) - landmark_ms;
-        Ok(Factor::exact(libm::exp(-self.rate * since_ms as f64)))
+    /// Exact up to rounding.
+    fn totals(&self, now_ms: i64, decay: &Decay) -> Result<Totals, QueryError> {
+        let factor = self.factor(now_ms, decay)?;
+        let mut totals = CellTotals::new();
+        totals.count.add(self.summary.tally.weight, factor);
+        totals.sum.add(self.summary.tally.sum, factor);
+        totals.assurance.cells = 1;
+        Ok(Totals::Cells(totals))
     }
 
-    /// Count, sum and mean: exact.
-    pub fn totals(&self, now_ms: i64, decay: &Decay) -> Result<Totals, QuestionError> {
+    /// Within beta / 2 of the total.
+    fn values(&self, now_ms: i64, decay: &Decay) -> Result<Values, QueryError> {
         let factor = self.factor(now_ms, decay)?;
-        let mut totals = Totals::new();
-        totals.count.add(self.content.tally.weight, factor);
-        totals.sum.add(self.content.tally.sum, factor);
-        totals.standing.cells = 1;
-        Ok(totals)
+        let digest = self.shape.summary.values().ok_or(QueryError::NotKept("values"))?;
+        let mut ranges = Vec::new();
+        self.summary.read_values(factor, &mut ranges);
+        let epsilon = digest.beta() / 2.0;
+        let assurance = Assurance { epsilon: Some(epsilon), incomplete: false, cells: ranges.len() as u64 };
+        Ok(Values::Cells(CellValues::new(ranges, digest.max_value(), assurance, epsilon)))
     }
 
-    /// Ranks, quantiles and shares, within beta / 2 of the total.
-    pub fn values(&self, now_ms: i64, decay: &Decay) -> Result<Values, QuestionError> {
+    /// Within 1 / counters of the total.
+    fn labels(&self, now_ms: i64, decay: &Decay) -> Result<Labels, QueryError> {
         let factor = self.factor(now_ms, decay)?;
-        let shape = self.shape.values().ok_or(QuestionError::NotKept("values"))?;
-        let mut bands = Vec::new();
-        self.content.spread_values(factor, &mut bands);
-        let standing = Standing { epsilon: Some(shape.beta() / 2.0), incomplete: false, cells: bands.len() as u64 };
-        Ok(Values::new(bands, shape.value_most(), standing, shape.beta() / 2.0))
+        let counters = self.shape.summary.counters().ok_or(QueryError::NotKept("labels"))?;
+        let mut labels = CellLabels::new();
+        self.summary.read_labels(factor, &mut labels);
+        let (epsilon, cells) = (Some(1.0 / f64::from(counters)), self.summary.entry_count() as u64);
+        Ok(Labels::Cells(labels.finish(Assurance { epsilon, incomplete: false, cells })))
     }
 
-    /// Top labels, within 1 / counters of the total.
-    pub fn labels(&self, now_ms: i64, decay: &Decay) -> Result<Labels, QuestionError> {
-        let factor = self.factor(now_ms, decay)?;
-        let counters = self.shape.counters().ok_or(QuestionError::NotKept("labels"))?;
-        let mut labels = Labels::new();
-        self.content.spread_labels(factor, &mut labels);
-        let epsilon = Some(1.0 / f64::from(counters));
-        Ok(labels.finish(Standing { epsilon, incomplete: false, cells: self.content.len() as u64 }))
+    fn collect_labels(&self, into: &mut Vec<u128>) {
+        into.extend(self.summary.labels());
+    }
+
+    fn entry_count(&self) -> usize {
+        self.summary.entry_count()
+    }
+
+    fn encode_into(&self, writer: &mut Writer, _: SpecEncoding) {
+        writer.bytes(&self.encode());
+    }
+
+    fn decode_from(spec: &ForwardShape, reader: &mut Reader<'_>, _: SpecEncoding) -> Result<Self, CodecError> {
+        let same =
+            |sketch: &Self| sketch.shape.rate.to_bits() == spec.rate.to_bits() && sketch.shape.summary == spec.summary;
+        expect_spec(Self::decode(reader.bytes()?)?, same)
     }
 }
 

@@ -2,31 +2,35 @@ use super::*;
 use crate::aggregate::qdigest::DigestShape;
 use crate::random::Random;
 
-fn shape() -> ContentShape {
-    ContentShape::totals().with_values(DigestShape::new(8, 0.1).unwrap()).with_labels(32).unwrap()
+fn summary() -> SummaryShape {
+    SummaryShape::totals().with_values(DigestShape::new(8, 0.1).unwrap()).with_labels(32).unwrap()
+}
+
+fn sketch(decay: &Decay, summary: SummaryShape) -> ForwardSketch {
+    ForwardSketch::new(ForwardShape::new(decay, summary).unwrap())
 }
 
 fn stream(length: usize, random: &mut Random) -> Vec<Observation> {
-    let one = |place: usize| {
+    let one = |index: usize| {
         let value = random.below(256);
         let late = random.below(40) * random.below(50);
-        Observation { time_ms: (place * 3) as i64 - late as i64, value, label: u128::from(value % 16), weight: 1.5 }
+        Observation { time_ms: (index * 3) as i64 - late as i64, value, label: u128::from(value % 16), weight: 1.5 }
     };
     (0..length).map(one).collect()
 }
 
 #[test]
-fn order_and_shards_change_nothing_but_the_last_digits() {
+fn order_and_partitioning_change_answers_only_by_rounding() {
     let decay = Decay::half_life(20.0).unwrap();
     let mut random = Random::new(1);
     let mut observations = stream(4000, &mut random);
-    let mut whole = Forward::new(&decay, shape()).unwrap();
+    let mut whole = sketch(&decay, summary());
     observations.iter().for_each(|one| whole.insert(one).unwrap());
     observations.reverse();
-    let mut shards = [whole.clone(), whole.clone(), whole.clone()].map(|_| Forward::new(&decay, shape()).unwrap());
-    observations.iter().enumerate().for_each(|(place, one)| shards[place % 3].insert(one).unwrap());
-    let [first, mut merged, third] = shards;
-    // The first shard began with the newest observation: one merge goes to an earlier landmark, one to a later.
+    let mut parts = [(); 3].map(|()| sketch(&decay, summary()));
+    observations.iter().enumerate().for_each(|(index, one)| parts[index % 3].insert(one).unwrap());
+    let [first, mut merged, third] = parts;
+    // The first part began with the newest observation: one merge moves to an earlier landmark, one to a later.
     assert!(first.landmark_ms > merged.landmark_ms && merged.landmark_ms > third.landmark_ms);
     merged.merge(first).unwrap();
     merged.merge(third).unwrap();
@@ -40,9 +44,9 @@ fn order_and_shards_change_nothing_but_the_last_digits() {
 }
 
 #[test]
-fn a_landmark_that_moves_far_ahead_forgets_and_a_very_late_observation_weighs_nothing() {
+fn far_landmark_move_drops_old_weight_and_very_late_observation_has_none() {
     let decay = Decay::half_life(1.0).unwrap();
-    let mut forward = Forward::new(&decay, shape()).unwrap();
+    let mut forward = sketch(&decay, summary());
     let at = |time_ms| Observation { time_ms, value: 3, label: 3, weight: 1.0 };
     forward.insert(&at(0)).unwrap();
     forward.insert(&at(1_000_000)).unwrap();
@@ -56,10 +60,9 @@ fn a_landmark_that_moves_far_ahead_forgets_and_a_very_late_observation_weighs_no
 }
 
 #[test]
-fn structures_of_different_shape_are_not_merged() {
+fn merge_rejects_another_rate_or_summary() {
     let (a, b) = (Decay::half_life(1.0).unwrap(), Decay::half_life(2.0).unwrap());
-    let mut forward = Forward::new(&a, shape()).unwrap();
-    assert_eq!(forward.merge(Forward::new(&b, shape()).unwrap()), Err(MergeError("the rate")));
-    let plain = Forward::new(&a, ContentShape::totals()).unwrap();
-    assert_eq!(forward.merge(plain), Err(MergeError("what is kept")));
+    let mut forward = sketch(&a, summary());
+    assert_eq!(forward.merge(sketch(&b, summary())), Err(MergeError::Different("rates")));
+    assert_eq!(forward.merge(sketch(&a, SummaryShape::totals())), Err(MergeError::Different("summaries")));
 }

@@ -2,8 +2,8 @@ use super::*;
 use crate::random::Random;
 use std::collections::BTreeMap;
 
-/// The debt compress as it is described, on a map of heap ids, range by range.
-fn naive(nodes: &BTreeMap<u64, f64>, bits: u8, gamma: f64) -> BTreeMap<u64, f64> {
+/// The compression by its definition, on a map of heap ids, range by range.
+fn naive(nodes: &BTreeMap<u64, f64>, bits: u8, range_capacity: f64) -> BTreeMap<u64, f64> {
     let subtree = |top: u64| {
         let within = |id: &u64| id.ilog2() >= top.ilog2() && id >> (id.ilog2() - top.ilog2()) == top;
         nodes.iter().filter(|(id, _)| within(id)).map(|(_, weight)| weight).sum::<f64>()
@@ -15,12 +15,12 @@ fn naive(nodes: &BTreeMap<u64, f64>, bits: u8, gamma: f64) -> BTreeMap<u64, f64>
         if remains <= 0.0 {
             continue;
         }
-        if id.ilog2() == u32::from(bits) || remains <= gamma {
+        if id.ilog2() == u32::from(bits) || remains <= range_capacity {
             kept.insert(id, remains);
             continue;
         }
         let own = nodes.get(&id).copied().unwrap_or(0.0);
-        let keep = own.max(gamma).min(remains);
+        let keep = own.max(range_capacity).min(remains);
         kept.insert(id, keep);
         let owed = debt + keep - own;
         let left = owed.min(subtree(2 * id));
@@ -39,39 +39,43 @@ fn random_digest(bits: u8, items: usize, random: &mut Random) -> QDigest {
 }
 
 #[test]
-fn compress_leaves_the_same_nodes_as_the_description() {
+fn compression_matches_the_naive_definition() {
     let mut random = Random::new(1);
     for round in 0..60 {
         let mut digest = random_digest(7, 1 + 5 * round, &mut random);
-        for gamma in [1.0, 3.0, 8.0, 2.0, 40.0] {
-            digest.absorb_buffer();
-            let expected = naive(&digest.nodes().into_iter().collect(), 7, gamma);
-            digest.compress_at(gamma);
-            assert_eq!(digest.nodes(), expected.into_iter().collect::<Vec<_>>(), "round {round}, gamma {gamma}");
+        for range_capacity in [1.0, 3.0, 8.0, 2.0, 40.0] {
+            digest.fold_buffer();
+            let expected = naive(&digest.nodes().into_iter().collect(), 7, range_capacity);
+            digest.compress_at(range_capacity);
+            assert_eq!(
+                digest.nodes(),
+                expected.into_iter().collect::<Vec<_>>(),
+                "round {round}, range_capacity {range_capacity}"
+            );
         }
     }
 }
 
-/// The published recursion lets a childless range above its capacity keep all it has although part of it is owed above:
-/// weight would come from nowhere.
+/// The published recursion lets a childless range above its capacity keep everything although it owes part of it, which
+/// creates weight.
 #[test]
-fn a_range_above_its_capacity_pays_its_debt_when_nobody_below_can() {
+fn overfull_leafless_range_pays_its_debt() {
     let mut forest: Forest<f64> = Forest::new(2);
-    forest.add_sorted(vec![Node { range: Range::new(1, 0), mass: 3.0 }]);
+    forest.add_sorted(vec![Node { range: DyadicRange::new(1, 0), mass: 3.0 }]);
     forest.compress(1.0);
     assert_eq!(forest.weight(), 3.0);
     assert_eq!(forest.nodes.iter().map(|node| node.mass).collect::<Vec<_>>(), [1.0, 2.0]);
 }
 
 #[test]
-fn forests_with_many_roots_are_compressed_root_by_root() {
+fn roots_are_compressed_independently() {
     let mut random = Random::new(3);
     let mut whole: Forest<f64> = Forest::new(6);
     let mut apart: Vec<Forest<f64>> = (0..4).map(|_| Forest::new(6)).collect();
     let mut positions: Vec<u64> = (0..200).map(|_| random.below(256)).collect();
     positions.sort_unstable();
     for group in positions.chunk_by(|a, b| a == b) {
-        let node = Node { range: Range::new(6, group[0]), mass: group.len() as f64 };
+        let node = Node { range: DyadicRange::new(6, group[0]), mass: group.len() as f64 };
         whole.add_sorted(vec![node.clone()]);
         apart[(group[0] >> 6) as usize].add_sorted(vec![node]);
     }
@@ -81,7 +85,7 @@ fn forests_with_many_roots_are_compressed_root_by_root() {
 }
 
 #[test]
-fn what_is_taken_and_what_stays_add_up_and_keep_their_error() {
+fn split_off_preserves_ranks_and_errors_of_both_parts() {
     let mut random = Random::new(4);
     for round in 0..40u64 {
         let mut digest = random_digest(8, 300, &mut random);
@@ -89,35 +93,35 @@ fn what_is_taken_and_what_stays_add_up_and_keep_their_error() {
             digest.compress_at(20.0);
         }
         let (whole, before) = (digest.weight(), digest.clone());
-        let wanted = (whole * random.unit()).floor().max(1.0);
-        let taken = digest.take(wanted);
-        assert!((taken.weight() - wanted).abs() < 1e-9 && (digest.weight() + wanted - whole).abs() < 1e-9);
+        let weight = (whole * random.unit()).floor().max(1.0);
+        let part = digest.split_off(weight);
+        assert!((part.weight() - weight).abs() < 1e-9 && (digest.weight() + weight - whole).abs() < 1e-9);
         for value in (0..=256).step_by(8) {
-            let (a, b, both) = (taken.rank_below(value), digest.rank_below(value), before.rank_below(value));
+            let (a, b, both) = (part.rank_below(value), digest.rank_below(value), before.rank_below(value));
             assert!((a.0 + b.0 - both.0).abs() < 1e-9 && (a.1 + b.1 - both.1).abs() < 1e-9, "rank of {value}");
-            // Both sides know their ranks as well, for their size, as the whole did.
+            // The relative width of the bounds is that of the whole.
             if round % 2 == 0 {
-                assert!(a.1 - a.0 <= (both.1 - both.0) * wanted / whole + 1e-9);
+                assert!(a.1 - a.0 <= (both.1 - both.0) * weight / whole + 1e-9);
             }
         }
     }
 }
 
 #[test]
-fn a_digest_stays_within_its_bound_however_much_it_is_fed() {
+fn digest_size_is_bounded() {
     let shape = DigestShape::new(16, 0.05).unwrap();
     let mut digest = QDigest::new(shape);
     let mut random = Random::new(5);
     for _ in 0..60_000 {
         let value = random.below(1 << 16) >> random.below(16);
         digest.insert(value, 1.0);
-        assert!(digest.len() <= shape.nodes_most() + shape.batch());
+        assert!(digest.len() <= shape.max_nodes() + shape.batch());
     }
     assert!((digest.weight() - 60_000.0).abs() < 1e-6);
 }
 
 #[test]
-fn quantiles_of_a_digest_are_bracketed_and_within_half_of_beta() {
+fn quantiles_are_within_half_of_beta() {
     let mut random = Random::new(6);
     let mut digest = QDigest::new(DigestShape::new(10, 0.1).unwrap());
     let mut values: Vec<u64> = (0..5000).map(|_| random.below(1024) >> random.below(10)).collect();

@@ -1,21 +1,21 @@
 //! Weight on dyadic ranges: the tree under every q-digest, over values or over time.
 //!
-//! A forest of `height` halvings holds mass on ranges in pre-order (by first position, wide ranges first) in one sorted
-//! vector. Mass only ever moves *up*, into a wider range: whatever stands at a range truly lies in it, so every bracket
-//! read from a forest stays valid. It does not know what its positions mean.
+//! A forest of `height` halvings keeps its ranges in pre-order (by first position, wide ranges first) in one sorted vector.
+//! Mass only moves up, into a wider range: mass at a range always belongs to positions within it, so bounds read from a
+//! forest stay valid. A forest does not know what its positions mean.
 
 use super::trie::Trie;
 
 /// Bits of a position; the rest of the word is the depth.
-pub const POSITION_BITS: u32 = 58;
+pub(crate) const POSITION_BITS: u32 = 58;
 
 const DEPTH_BITS: u32 = u64::BITS - POSITION_BITS;
 
-/// A dyadic range: its first position, then its depth, so that ranges sort in pre-order.
+/// A dyadic range, encoded as first position and depth, so that ranges sort in pre-order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Range(u64);
+pub struct DyadicRange(u64);
 
-impl Range {
+impl DyadicRange {
     pub(crate) fn new(depth: u8, low: u64) -> Self {
         Self(low << DEPTH_BITS | u64::from(depth))
     }
@@ -28,6 +28,7 @@ impl Range {
         self.0
     }
 
+    /// Halvings between the root and the range.
     pub fn depth(self) -> u8 {
         (self.0 & ((1 << DEPTH_BITS) - 1)) as u8
     }
@@ -42,20 +43,22 @@ impl Range {
         self.low() + ((1 << (height - self.depth())) - 1)
     }
 
-    /// The published numbering of a single tree: root 1, children 2v and 2v + 1.
+    /// The number of the range in a single tree whose root is 1 and whose node v has the children 2v and 2v + 1.
     pub fn heap_id(self, height: u8) -> u64 {
         (1 << self.depth()) + (self.low() >> (height - self.depth()))
     }
 }
 
-/// What can stand at a range: it has a weight, it can be joined, and a part of it can be split off.
+/// The content of a range: it has a weight, merges, and splits.
 pub trait Mass: Clone {
+    /// The weight.
     fn weight(&self) -> f64;
 
-    fn absorb(&mut self, other: Self);
+    /// Adds other mass of the same range.
+    fn merge(&mut self, other: Self);
 
-    /// Splits off mass of this weight (below the whole); what stays and what leaves add up to what was there.
-    fn take(&mut self, weight: f64) -> Self;
+    /// Splits off mass of this weight, which is below the whole. Both parts together are what was there.
+    fn split_off(&mut self, weight: f64) -> Self;
 }
 
 impl Mass for f64 {
@@ -63,11 +66,11 @@ impl Mass for f64 {
         *self
     }
 
-    fn absorb(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         *self += other;
     }
 
-    fn take(&mut self, weight: f64) -> Self {
+    fn split_off(&mut self, weight: f64) -> Self {
         *self -= weight;
         weight
     }
@@ -75,7 +78,7 @@ impl Mass for f64 {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node<M> {
-    pub range: Range,
+    pub range: DyadicRange,
     pub mass: M,
 }
 
@@ -95,7 +98,7 @@ impl<M: Mass> Forest<M> {
         self.nodes.iter().map(|node| node.mass.weight()).sum()
     }
 
-    /// Adds nodes that are in pre-order themselves.
+    /// Adds nodes that are sorted in pre-order.
     pub fn add_sorted(&mut self, added: Vec<Node<M>>) {
         let Some(first) = added.first() else { return };
         let start = self.nodes.partition_point(|node| node.range < first.range);
@@ -113,23 +116,23 @@ impl<M: Mass> Forest<M> {
             if order.is_eq()
                 && let (Some(node), Some(twin)) = (self.nodes.last_mut(), new.next())
             {
-                node.mass.absorb(twin.mass);
+                node.mass.merge(twin.mass);
             }
         }
         self.nodes.extend(old);
         self.nodes.extend(new);
     }
 
-    /// Removes the ranges that end at or before `cut` and returns them, in order.
-    pub fn drop_through(&mut self, cut: u64) -> Vec<Node<M>> {
+    /// Removes and returns the ranges that end at or before `cut`, in order.
+    pub fn remove_through(&mut self, cut: u64) -> Vec<Node<M>> {
         let height = self.height;
         self.nodes.extract_if(.., |node| node.range.high(height) <= cut).collect()
     }
 
-    /// Moves mass up until every range that has descendants holds `gamma`. Linear, deterministic: the debt of a range is
-    /// charged to its left child first.
-    pub fn compress(&mut self, gamma: f64) {
+    /// Moves mass up until every range with descendants holds `range_capacity`. Takes linear time and is deterministic: the
+    /// debt of a range is charged to its left child first.
+    pub fn compress(&mut self, range_capacity: f64) {
         let trie = Trie::new(self);
-        self.nodes = trie.compress(std::mem::take(&mut self.nodes), gamma);
+        self.nodes = trie.compress(std::mem::take(&mut self.nodes), range_capacity);
     }
 }

@@ -1,32 +1,40 @@
-//! The duplicate- and order-insensitive sketches.
+//! Duplicate- and order-insensitive sampling sketches.
 //!
-//! - [`sketch`]: any window or decay, chosen when asking ([`WindowSketch`]); the default where sources may repeat.
-//! - [`integral`]: one integral decay fixed in advance ([`IntegralSketch`]), the paper's own form.
+//! - [`RobustSketch`]: the method `robust`, a [`DecayedSketch`](super::DecayedSketch) over values, labels, or both.
+//! - [`WindowSketch`]: the underlying sample of one value per observation, for any window or decay chosen by the query.
 //!
-//! Both sample the integers that elements own ([`sampling`], over [`linear`] and [`records`]) at levels of halving
-//! probability and keep at each level what lives longest. [`answers`] reads statistics from such a sample.
+//! An element of weight w owns w integers. A keyed hash ([`hash`], over [`progression`] and [`record_lows`]) samples them at
+//! levels of halving probability, and each level keeps the elements that stay relevant longest ([`store`]). The state is a
+//! function of the set of distinct elements. [`SampleReading`] computes statistics from such a sample. The published form for
+//! one integral decay is [`paper::integral`](super::paper::integral).
 
 mod accuracy;
-mod answers;
 mod codec;
-pub mod element;
-pub mod expiry;
-pub mod integral;
-pub mod linear;
-mod near;
-pub mod pool;
+mod element;
+mod fields;
+mod floors;
+pub mod hash;
+pub mod progression;
 mod query;
-pub mod records;
+mod reading;
+mod recent;
+pub mod record_lows;
 mod sample;
-pub mod sampling;
-pub mod sketch;
-pub mod window;
+mod sketch;
+pub mod store;
+mod window;
 
-pub use accuracy::{Accuracy, AccuracyError};
-pub use answers::{Answers, StatisticError};
-pub use codec::Parameters;
-pub use element::{Element, ElementError, ElementId};
-pub use expiry::{IntegralDecay, IntegralDecayError};
-pub use integral::{IntegralSketch, IntegralSpec, IntegralSpecError};
-pub use sample::{ByValue, Measured, Sample};
-pub use sketch::{MergeError, QuestionError, SpecError, WindowSketch, WindowSpec};
+pub use accuracy::{Accuracy, AccuracyError, MAX_COPIES, MAX_TAU};
+pub use element::{Element, ElementId, MAX_ELEMENT_TIME_MS};
+pub use fields::{RobustSketch, RobustSpec, SampledFields};
+pub use reading::SampleReading;
+pub use sample::{Measurement, Sample, ValueDistribution};
+pub use sketch::{SampleSketch, SampleSpec, SampleStore};
+pub use window::{WindowSketch, WindowSpec, WindowSpecError};
+
+pub(crate) use element::is_extreme;
+pub(crate) use floors::LevelFloors;
+pub use floors::NO_FLOOR;
+pub(crate) use recent::RecentElements;
+pub(crate) use sample::SampleRow;
+pub(crate) use sketch::draw_hashes;

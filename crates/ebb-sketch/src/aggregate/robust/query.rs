@@ -1,48 +1,49 @@
-//! Questions to the any-window store: which levels answer for which ages.
+//! Which levels of an any-window store answer for which ages.
 //!
-//! A window is answered by the first level whose floor lies at or before its beginning. Any other decay is a mixture of
-//! windows: level i answers for the windows that begin between its floor and the floor below it, so each of its elements
-//! weighs the fall of g over that band (one pass, no sorting, no negative weights). The first level that remembers as far
-//! back as any level does answers for everything older too.
+//! A window is answered by the first level whose floor is at or before its beginning. Any other decay is a mixture of
+//! windows: level i answers for the windows that begin between its floor and the floor of the level below, so each of its
+//! elements weighs the fall of the decay over that band (one pass, no sorting, no negative weights). The first level that
+//! reaches back as far as any level does answers for everything older, too.
 
-use super::sample::{Row, Sample};
-use super::window::{NO_FLOOR, WindowStore};
+use super::floors::NO_FLOOR;
+use super::sample::{Sample, SampleRow};
+use super::sketch::SampleStore;
+use super::store::WindowStore;
 use crate::decay::Decay;
 
 impl WindowStore {
-    /// The sample for the elements of age (at `as_of`) weighted by `decay`. Elements dated after `as_of` are left out.
-    /// The store must be settled.
+    /// The sample as of `as_of`, weighted by `decay`. Elements with later times are left out. The store must be compacted.
     pub fn sample(&self, as_of: i64, decay: &Decay) -> Sample {
         match decay.width() {
-            Some(width) => self.window(as_of, width),
-            None => self.decayed(as_of, decay),
+            Some(width) => self.window_sample(as_of, width),
+            None => self.decayed_sample(as_of, decay),
         }
     }
 
-    fn window(&self, as_of: i64, width: u64) -> Sample {
+    fn window_sample(&self, as_of: i64, width: u64) -> Sample {
         let begin = as_of.saturating_sub_unsigned(width);
-        let oldest = self.oldest_floor();
-        let after = begin.max(oldest);
+        let lowest = self.lowest_floor();
+        let after = begin.max(lowest);
         let level = self.floors().partition_point(|floor| *floor > after);
-        let mut sample = self.empty(oldest > begin);
+        let mut sample = self.empty_sample(lowest > begin);
         sample.level = level as u8;
         for element in self.within(level, after, as_of) {
             let start = self.hash().start(element.id);
             let hits = self.hash().hits(start, element.weight, level as u8);
-            let (value, weight) = (element.value, element.weight);
-            sample.rows.push(Row { value, weight, live: weight, hits, level: level as u8, band: 1.0, spread: 1.0 });
+            let (value, weight, level) = (element.value, element.weight, level as u8);
+            sample.rows.push(SampleRow { value, weight, live: weight, hits, level, band: 1.0, spread: 1.0 });
         }
         sample
     }
 
-    fn decayed(&self, as_of: i64, decay: &Decay) -> Sample {
+    fn decayed_sample(&self, as_of: i64, decay: &Decay) -> Sample {
         let age = |time: i64| as_of.saturating_sub(time).max(0) as u64;
-        let oldest = self.oldest_floor();
-        let mut sample = self.empty(oldest != NO_FLOOR && decay.weight(age(oldest)) > 0.0);
+        let lowest = self.lowest_floor();
+        let mut sample = self.empty_sample(lowest != NO_FLOOR && decay.weight(age(lowest)) > 0.0);
         let mut newer_floor = i64::MAX;
         for (level, floor) in self.floors().iter().copied().enumerate() {
             if floor <= as_of {
-                let is_last = floor == oldest;
+                let is_last = floor == lowest;
                 let above = if is_last { 0.0 } else { decay.weight(age(floor)) };
                 sample.level = level as u8;
                 self.add_band(&mut sample, (floor, as_of), above, |time| decay.weight(age(time.min(newer_floor))));
@@ -55,8 +56,8 @@ impl WindowStore {
         sample
     }
 
-    /// Adds what the sample's current level says about the elements within `span`: `reach` is what it and the levels above
-    /// answer for, `above` what those above it do.
+    /// Adds the elements of the sample's current level within `span`. `reach` is the weight that this level and the levels
+    /// above answer for, `above` the weight that only those above do.
     fn add_band(&self, sample: &mut Sample, span: (i64, i64), above: f64, reach: impl Fn(i64) -> f64) {
         let level = sample.level;
         for element in self.within(usize::from(level), span.0, span.1) {
@@ -66,12 +67,12 @@ impl WindowStore {
                 let start = self.hash().start(element.id);
                 let hits = self.hash().hits(start, element.weight, level);
                 let (value, weight, spread) = (element.value, element.weight, band * (reach + above));
-                sample.rows.push(Row { value, weight, live: weight, hits, level, band, spread });
+                sample.rows.push(SampleRow { value, weight, live: weight, hits, level, band, spread });
             }
         }
     }
 
-    fn empty(&self, incomplete: bool) -> Sample {
+    fn empty_sample(&self, incomplete: bool) -> Sample {
         Sample { hash: self.hash().clone(), rows: Vec::new(), level: 0, incomplete, weight_scale: 1 }
     }
 }

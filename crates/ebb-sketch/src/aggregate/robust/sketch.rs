@@ -1,195 +1,201 @@
-//! The any-window sketch: sums, shares, quantiles and frequent values over any window or decay chosen when asking.
-//!
-//! The state is a function of the set of distinct elements offered and of how far it was told to forget: order, repeats,
-//! batches and the division of a stream between sketches that are merged later leave no trace in it. It promises the
-//! [`Accuracy`] it was specified with. It does not know the clock: [`WindowSketch::advance`] is told the watermark.
+//! The part of a sampling sketch that does not depend on its decay: independent copies of a sample.
 
+use std::borrow::Cow;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::accuracy::Accuracy;
-use super::answers::Answers;
-use super::element::{Element, ElementError, is_extreme};
-use super::sampling::SampleHash;
-use super::window::{NO_FLOOR, WindowStore};
+use super::element::{Element, is_extreme};
+use super::hash::SampleHash;
+use super::reading::SampleReading;
+use crate::aggregate::error::{MergeError, ObservationError, QueryError};
+use crate::codec::{CodecError, Kind, Writer};
 use crate::decay::Decay;
 use crate::random;
 
-/// What a sketch is made for. Sketches of equal specifications can be merged; clones share the precomputed hashes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WindowSpec {
-    accuracy: Accuracy,
-    horizon_ms: u64,
-    hashes: Vec<Arc<SampleHash>>,
+/// What a sampling sketch is built from. Sketches of equal specifications merge.
+pub trait SampleSpec: Clone + PartialEq + Debug {
+    /// One copy of the sample.
+    type Store: SampleStore;
+
+    /// The kind of the state bytes.
+    const KIND: Kind;
+
+    /// The guaranteed error and its probability.
+    fn accuracy(&self) -> Accuracy;
+
+    /// The largest accepted weight of an element.
+    fn max_weight(&self) -> u32;
+
+    /// One hash per copy; at least one.
+    fn hashes(&self) -> &[Arc<SampleHash>];
+
+    /// An empty copy of the sample under one of the hashes.
+    fn empty_copy(&self, hash: &Arc<SampleHash>) -> Self::Store;
+
+    /// The element in the units of the store.
+    fn to_stored(&self, element: Element) -> Element;
+
+    /// Whether a decoded element can come from [`Self::to_stored`].
+    fn check_stored(&self, element: &Element) -> Result<(), CodecError>;
+
+    /// The floor that a watermark raises the levels to.
+    fn floor_at(&self, watermark_ms: i64) -> i64;
+
+    /// Whether [`SampleSketch::advance`] is worthwhile: it makes answers incomplete, so it should drop something.
+    fn has_expired_at(&self, copies: &[Self::Store], watermark_ms: i64) -> bool;
+
+    /// Reads compacted copies as of `as_of_ms`.
+    fn read(&self, copies: &[Self::Store], as_of_ms: i64, decay: &Decay) -> Result<SampleReading, QueryError>;
+
+    /// Writes what distinguishes it from other specifications, beside accuracy and hashes.
+    fn write_parameters(&self, writer: &mut Writer);
 }
 
-/// Why a specification was refused, and what would be right.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub enum SpecError {
-    #[error("the largest weight must be at least 1")]
-    NoWeight,
-    #[error("the horizon {asked_ms}ms must lie within 1ms and {most_ms}ms")]
-    Horizon { asked_ms: u64, most_ms: u64 },
+/// One copy of a sample: elements, and the floors of its levels.
+///
+/// Insertions defer work. [`compact`](Self::compact) applies it and leaves a state that is a function of the set of elements
+/// alone.
+pub trait SampleStore: Clone + Debug {
+    /// Adds a checked element.
+    fn insert(&mut self, element: Element);
+
+    /// Applies deferred work.
+    fn compact(&mut self);
+
+    /// Whether no work is deferred.
+    fn is_compact(&self) -> bool;
+
+    /// Raises all floors to `floor`.
+    fn drop_through(&mut self, floor: i64);
+
+    /// Adds another store of the same parameters, and compacts only when much work is deferred.
+    fn merge_lazily(&mut self, other: &Self);
+
+    /// Adds another store of the same parameters.
+    fn merge(&mut self, other: &Self) {
+        self.merge_lazily(other);
+        self.compact();
+    }
+
+    /// The hash that chooses the sample.
+    fn hash(&self) -> &Arc<SampleHash>;
+
+    /// The floors of all levels, highest first; exact when compacted.
+    fn floors(&self) -> &[i64];
+
+    /// All elements; distinct when compacted.
+    fn elements(&self) -> impl Iterator<Item = &Element>;
+
+    /// The number of elements.
+    fn entry_count(&self) -> usize;
+
+    /// Fills an empty store. `None` if the parts are not the compacted state of any set of elements.
+    fn with_parts(self, floors: &[i64], elements: Vec<Element>) -> Option<Self>;
 }
 
-/// Horizons beyond this are longer than any clock.
-pub const HORIZON_MOST_MS: u64 = 1 << 60;
-
-impl WindowSpec {
-    /// Elements of weights up to `w_max`, remembered for windows up to `horizon_ms`; `seed` draws the hashes.
-    pub fn new(accuracy: Accuracy, w_max: u32, horizon_ms: u64, seed: u64) -> Result<Self, SpecError> {
-        if w_max == 0 {
-            return Err(SpecError::NoWeight);
-        }
-        if !(1..=HORIZON_MOST_MS).contains(&horizon_ms) {
-            return Err(SpecError::Horizon { asked_ms: horizon_ms, most_ms: HORIZON_MOST_MS });
-        }
-        Ok(Self { accuracy, horizon_ms, hashes: drawn_hashes(accuracy, w_max, seed) })
-    }
-
-    pub fn accuracy(&self) -> Accuracy {
-        self.accuracy
-    }
-
-    pub fn horizon_ms(&self) -> u64 {
-        self.horizon_ms
-    }
-
-    pub fn w_max(&self) -> u32 {
-        self.hashes[0].w_max()
-    }
-
-    pub(super) fn hashes(&self) -> &[Arc<SampleHash>] {
-        &self.hashes
-    }
-}
-
-/// One hash a copy; there is at least one.
-pub(super) fn drawn_hashes(accuracy: Accuracy, w_max: u32, seed: u64) -> Vec<Arc<SampleHash>> {
-    let copy_seed = |copy: u8| random::mix(seed ^ random::mix(u64::from(copy)));
-    (0..accuracy.copies()).map(|copy| Arc::new(SampleHash::drawn(copy_seed(copy), w_max))).collect()
-}
-
-/// Two sketches that do not belong together. Neither has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "sketches made with different parameters cannot be merged: accuracy, weights, horizon or decay, and seed must agree"
-)]
-pub struct MergeError;
-
-/// Why a question was refused, and what would be right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum QuestionError {
-    #[error("a window of {asked_ms}ms is above the horizon; ask for at most {most_ms}ms")]
-    WindowAboveHorizon { asked_ms: u64, most_ms: u64 },
-    #[error("everything up to {floor_ms}ms is forgotten; ask as of {floor_ms}ms or later")]
-    TooEarly { floor_ms: i64 },
-    #[error("time {time_ms}ms is not a time that a sketch can be asked or advanced to")]
-    TimeExtreme { time_ms: i64 },
-}
-
-/// The sketch.
+/// A sampling sketch of one value per element.
+///
+/// The state is a function of the set of distinct elements and of the watermark: order, repeats, batching and partitioning
+/// before a merge leave no trace.
 #[derive(Debug, Clone)]
-pub struct WindowSketch {
-    spec: WindowSpec,
-    copies: Vec<WindowStore>,
+pub struct SampleSketch<P: SampleSpec> {
+    spec: P,
+    copies: Vec<P::Store>,
 }
 
-impl WindowSketch {
-    pub fn new(spec: &WindowSpec) -> Self {
-        let tau = spec.accuracy.tau();
-        let copies = spec.hashes.iter().map(|hash| WindowStore::new(hash.clone(), tau)).collect();
+impl<P: SampleSpec> SampleSketch<P> {
+    /// An empty sketch.
+    pub fn new(spec: &P) -> Self {
+        let copies = spec.hashes().iter().map(|hash| spec.empty_copy(hash)).collect();
         Self { spec: spec.clone(), copies }
     }
 
-    pub(super) fn from_copies(spec: &WindowSpec, copies: Vec<WindowStore>) -> Self {
+    pub(super) fn from_copies(spec: &P, copies: Vec<P::Store>) -> Self {
         Self { spec: spec.clone(), copies }
     }
 
-    pub fn spec(&self) -> &WindowSpec {
+    /// The specification it was built with.
+    pub fn spec(&self) -> &P {
         &self.spec
     }
 
-    pub(super) fn copies(&self) -> &[WindowStore] {
+    pub(crate) fn copies(&self) -> &[P::Store] {
         &self.copies
     }
 
-    /// Takes an element, or refuses it whole.
+    /// Adds an element, or rejects it without changing anything.
     #[inline]
-    pub fn insert(&mut self, element: Element) -> Result<(), ElementError> {
-        element.check(self.spec.w_max())?;
-        self.copies.iter_mut().for_each(|copy| copy.insert(element));
+    pub fn insert(&mut self, element: Element) -> Result<(), ObservationError> {
+        element.check(self.spec.max_weight())?;
+        let stored = self.spec.to_stored(element);
+        self.copies.iter_mut().for_each(|copy| copy.insert(stored));
         Ok(())
     }
 
-    /// Forgets what no window up to the horizon can reach any more at `watermark_ms` or later.
-    pub fn advance(&mut self, watermark_ms: i64) -> Result<(), QuestionError> {
+    /// Drops what no query at `watermark_ms` or later can reach.
+    pub fn advance(&mut self, watermark_ms: i64) -> Result<(), QueryError> {
         if is_extreme(watermark_ms) {
-            return Err(QuestionError::TimeExtreme { time_ms: watermark_ms });
+            return Err(QueryError::Time { time_ms: watermark_ms });
         }
-        let floor = watermark_ms.saturating_sub_unsigned(self.spec.horizon_ms);
-        self.copies.iter_mut().for_each(|copy| copy.forget_to(floor));
+        let floor = self.spec.floor_at(watermark_ms);
+        self.copies.iter_mut().for_each(|copy| copy.drop_through(floor));
         Ok(())
     }
 
-    /// Whether [`WindowSketch::advance`] would forget an element. The sketch must be settled.
-    pub fn forgets_at(&self, watermark_ms: i64) -> bool {
-        let floor = watermark_ms.saturating_sub_unsigned(self.spec.horizon_ms);
-        self.copies.iter().flat_map(WindowStore::elements).any(|element| element.time_ms <= floor)
+    /// Whether [`SampleSketch::advance`] would drop an element. The sketch must be compacted.
+    pub fn has_expired_at(&self, watermark_ms: i64) -> bool {
+        self.spec.has_expired_at(&self.copies, watermark_ms)
     }
 
     /// Becomes the sketch of both sets of elements.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        if self.spec != other.spec {
-            return Err(MergeError);
-        }
-        self.copies.iter_mut().zip(&other.copies).for_each(|(copy, others)| copy.merge(others));
+        self.merge_lazily(other)?;
+        self.compact();
         Ok(())
     }
 
-    /// As `merge`, but compacted only when there is much to compact: many small ones cost little.
-    pub fn absorb(&mut self, other: &Self) -> Result<(), MergeError> {
+    /// Like [`SampleSketch::merge`], but compacts only when much work is deferred: merging many small sketches is cheap.
+    pub fn merge_lazily(&mut self, other: &Self) -> Result<(), MergeError> {
         if self.spec != other.spec {
-            return Err(MergeError);
+            return Err(MergeError::Different("accuracy, weights, horizon or decay, or seed"));
         }
-        self.copies.iter_mut().zip(&other.copies).for_each(|(copy, others)| copy.absorb(others));
+        self.copies.iter_mut().zip(&other.copies).for_each(|(copy, others)| copy.merge_lazily(others));
         Ok(())
     }
 
-    /// The values of all elements held; some twice.
-    pub fn held_values(&self) -> impl Iterator<Item = u64> {
-        self.copies.iter().flat_map(WindowStore::elements).map(|element| element.value)
+    /// The values of all elements; some more than once.
+    pub fn values(&self) -> impl Iterator<Item = u64> {
+        self.copies.iter().flat_map(P::Store::elements).map(|element| element.value)
     }
 
-    /// Compacts to the exact form; a question does it too. State bytes are those of the exact form.
-    pub fn settle(&mut self) {
-        self.copies.iter_mut().for_each(WindowStore::settle);
+    /// Applies deferred work. State bytes and answers are always those of the compacted sketch.
+    pub fn compact(&mut self) {
+        self.copies.iter_mut().for_each(P::Store::compact);
     }
 
-    /// What is known as of `as_of_ms` under `decay`. A window reaches age < width; other decays reach as far back as
-    /// anything is remembered and say `incomplete` when they still weigh what is older.
-    pub fn ask(&mut self, as_of_ms: i64, decay: &Decay) -> Result<Answers, QuestionError> {
-        if is_extreme(as_of_ms) {
-            return Err(QuestionError::TimeExtreme { time_ms: as_of_ms });
+    /// The sketch itself if no work is deferred, otherwise a compacted copy.
+    pub(crate) fn compacted(&self) -> Cow<'_, Self> {
+        if self.copies.iter().all(P::Store::is_compact) {
+            return Cow::Borrowed(self);
         }
-        if let Some(asked_ms) = decay.width().filter(|width| *width > self.spec.horizon_ms) {
-            return Err(QuestionError::WindowAboveHorizon { asked_ms, most_ms: self.spec.horizon_ms });
-        }
-        self.settle();
-        let floor_ms = self.copies.iter().map(WindowStore::oldest_floor).max().unwrap_or(NO_FLOOR);
-        if floor_ms > as_of_ms {
-            return Err(QuestionError::TooEarly { floor_ms });
-        }
-        let samples = self.copies.iter().map(|copy| copy.sample(as_of_ms, decay)).collect();
-        Ok(Answers::new(self.spec.accuracy, samples))
+        let mut compacted = self.clone();
+        compacted.compact();
+        Cow::Owned(compacted)
     }
 
-    /// Elements held in all copies; between compactions with some that will go.
-    pub fn stored(&self) -> usize {
-        self.copies.iter().map(WindowStore::stored).sum()
+    pub(crate) fn read(&self, as_of_ms: i64, decay: &Decay) -> Result<SampleReading, QueryError> {
+        self.spec.read(&self.compacted().copies, as_of_ms, decay)
     }
 
-    /// Elements counted at every level that holds them, once settled: what the paper's structure would store.
-    pub fn nodes(&self) -> usize {
-        self.copies.iter().map(WindowStore::nodes).sum()
+    /// Elements in all copies, including those that the next compaction removes.
+    pub fn entry_count(&self) -> usize {
+        self.copies.iter().map(P::Store::entry_count).sum()
     }
+}
+
+/// One hash per copy.
+pub(crate) fn draw_hashes(accuracy: Accuracy, max_weight: u32, seed: u64) -> Vec<Arc<SampleHash>> {
+    let copy_seed = |copy: u8| random::mix(seed ^ random::mix(u64::from(copy)));
+    (0..accuracy.copies()).map(|copy| Arc::new(SampleHash::from_seed(copy_seed(copy), max_weight))).collect()
 }

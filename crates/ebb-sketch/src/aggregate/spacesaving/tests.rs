@@ -27,7 +27,7 @@ fn check(summary: &SpaceSaving, exact: &BTreeMap<u128, f64>) {
 }
 
 #[test]
-fn bounds_hold_and_stay_within_weight_by_counters() {
+fn bounds_hold_and_error_is_at_most_weight_by_counters() {
     for capacity in [1, 7, 40, 1000] {
         let mut random = Random::new(u64::from(capacity));
         let (mut summary, mut exact) = (SpaceSaving::new(capacity).unwrap(), BTreeMap::new());
@@ -39,7 +39,7 @@ fn bounds_hold_and_stay_within_weight_by_counters() {
 }
 
 #[test]
-fn merged_and_scaled_summaries_keep_their_promise() {
+fn merged_and_scaled_summaries_keep_their_bounds() {
     let mut random = Random::new(9);
     for _ in 0..20 {
         let (mut whole, mut exact) = (SpaceSaving::new(20).unwrap(), BTreeMap::new());
@@ -60,17 +60,17 @@ fn merged_and_scaled_summaries_keep_their_promise() {
 }
 
 #[test]
-fn what_is_taken_and_what_stays_are_both_true() {
+fn split_off_keeps_the_bounds_of_both_parts() {
     let mut random = Random::new(11);
     for capacity in [10, 600] {
         for _ in 0..40 {
             let (mut rest, mut exact) = (SpaceSaving::new(capacity).unwrap(), BTreeMap::new());
             feed(&mut rest, &mut exact, 300, &mut random);
-            let wanted = (rest.weight() * random.unit()).floor().max(1.0);
-            let taken = rest.take(wanted);
-            assert!((taken.weight() - wanted).abs() < 1e-9);
+            let weight = (rest.weight() * random.unit()).floor().max(1.0);
+            let part = rest.split_off(weight);
+            assert!((part.weight() - weight).abs() < 1e-9);
             for label in 0..400 {
-                let (a, b) = (taken.bounds(label), rest.bounds(label));
+                let (a, b) = (part.bounds(label), rest.bounds(label));
                 let exact = exact.get(&label).copied().unwrap_or(0.0);
                 assert!(a.0 + b.0 <= exact + 1e-9 && exact <= a.1 + b.1 + 1e-9, "{label}: {exact} in {a:?} + {b:?}");
             }
@@ -79,7 +79,7 @@ fn what_is_taken_and_what_stays_are_both_true() {
 }
 
 #[test]
-fn ties_are_broken_by_label_whatever_the_order() {
+fn ties_are_broken_by_label_in_any_order() {
     let mut pair = [SpaceSaving::new(16).unwrap(), SpaceSaving::new(16).unwrap()];
     for label in 0..31 {
         pair[0].insert(label, 1.0);
@@ -87,12 +87,12 @@ fn ties_are_broken_by_label_whatever_the_order() {
     }
     pair.iter_mut().for_each(SpaceSaving::fold);
     assert_eq!(pair[0], pair[1]);
-    let followed: Vec<u128> = pair[0].labels().iter().map(|(label, ..)| *label).collect();
-    assert_eq!(followed, (0..16).collect::<Vec<u128>>());
+    let monitored: Vec<u128> = pair[0].labels().iter().map(|(label, ..)| *label).collect();
+    assert_eq!(monitored, (0..16).collect::<Vec<u128>>());
 }
 
 #[test]
-fn neither_mode_makes_the_mistake_it_excludes() {
+fn top_mode_excludes_its_error() {
     use crate::aggregate::answer::TopMode;
     let mut random = Random::new(12);
     let (mut summary, mut exact) = (SpaceSaving::new(40).unwrap(), BTreeMap::new());

@@ -1,0 +1,169 @@
+//! The method `robust`: sampling sketches over values, labels, or both, as a decayed aggregate.
+
+use super::element::{Element, ElementId};
+use super::sketch::{SampleSketch, SampleSpec};
+use crate::aggregate::error::{MergeError, ObservationError, QueryError};
+use crate::aggregate::observation::Observation;
+use crate::aggregate::reading::{Labels, Totals, Values};
+use crate::aggregate::sketch::{DecayedSketch, SpecEncoding};
+use crate::codec::{CodecError, Reader, Writer};
+use crate::decay::Decay;
+
+/// Which fields of an observation are sampled. A sample keeps one number per element, so two fields need two samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampledFields {
+    /// Values: quantiles, shares and frequent values.
+    Values,
+    /// Labels: heavy labels.
+    Labels,
+    /// Both, at twice the memory.
+    ValuesAndLabels,
+}
+
+/// The specification of a [`RobustSketch`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct RobustSpec<P> {
+    /// The specification of each sample.
+    pub sample: P,
+    /// Which fields are sampled.
+    pub fields: SampledFields,
+}
+
+/// A duplicate- and order-insensitive decayed aggregate.
+///
+/// Labels are truncated to their lower 64 bits. Weights must be whole numbers.
+///
+/// ```
+/// use ebb_sketch::aggregate::robust::{Accuracy, ElementId, RobustSketch, RobustSpec, SampledFields, WindowSpec};
+/// use ebb_sketch::aggregate::{DecayedSketch, Observation};
+/// use ebb_sketch::decay::Decay;
+///
+/// let sample = WindowSpec::new(Accuracy::new(0.05, 0.01)?, 1, 3_600_000, 7)?;
+/// let mut sketch = RobustSketch::from_spec(&RobustSpec { sample, fields: SampledFields::Values });
+/// for id in [1, 2, 2, 1] {
+///     sketch.observe(ElementId::from_bits(id), &Observation { time_ms: 10, value: 5, label: 0, weight: 1.0 })?;
+/// }
+/// assert_eq!(sketch.totals(10, &Decay::window(1_000)?)?.sum().value, 10.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct RobustSketch<P: SampleSpec> {
+    fields: SampledFields,
+    /// Of values, or of labels if only labels are sampled.
+    main: SampleSketch<P>,
+    /// Of labels, if values are sampled too.
+    labels: Option<SampleSketch<P>>,
+}
+
+impl<P: SampleSpec> RobustSketch<P> {
+    /// The sample of labels, if labels are sampled.
+    fn label_sample(&self) -> Option<&SampleSketch<P>> {
+        match self.fields {
+            SampledFields::Values => None,
+            SampledFields::Labels => Some(&self.main),
+            SampledFields::ValuesAndLabels => self.labels.as_ref(),
+        }
+    }
+
+    fn samples(&self) -> impl Iterator<Item = &SampleSketch<P>> {
+        [&self.main].into_iter().chain(&self.labels)
+    }
+
+    fn samples_mut(&mut self) -> impl Iterator<Item = &mut SampleSketch<P>> {
+        [&mut self.main].into_iter().chain(&mut self.labels)
+    }
+
+    /// The element that a sample keeps; rejects weights that are not whole.
+    #[inline]
+    fn element(&self, id: ElementId, observation: &Observation, value: u64) -> Result<Element, ObservationError> {
+        let weight = observation.weight as u32;
+        if f64::from(weight) != observation.weight {
+            let max = f64::from(self.main.spec().max_weight());
+            return Err(ObservationError::Weight { weight: observation.weight, min: 1.0, max });
+        }
+        Ok(Element { time_ms: observation.time_ms, id, value, weight })
+    }
+}
+
+impl<P: SampleSpec> DecayedSketch for RobustSketch<P> {
+    type Spec = RobustSpec<P>;
+    const MERGES: bool = true;
+
+    fn from_spec(spec: &RobustSpec<P>) -> Self {
+        let new = || SampleSketch::new(&spec.sample);
+        let labels = (spec.fields == SampledFields::ValuesAndLabels).then(new);
+        Self { fields: spec.fields, main: new(), labels }
+    }
+
+    #[inline]
+    fn observe(&mut self, id: ElementId, observation: &Observation) -> Result<(), ObservationError> {
+        let value = match self.fields {
+            SampledFields::Labels => observation.label as u64,
+            SampledFields::Values | SampledFields::ValuesAndLabels => observation.value,
+        };
+        let element = self.element(id, observation, value)?;
+        self.main.insert(element)?;
+        // Both samples accept the same times and weights.
+        self.labels
+            .as_mut()
+            .map_or(Ok(()), |labels| labels.insert(Element { value: observation.label as u64, ..element }))
+    }
+
+    /// Compacts, too.
+    fn advance(&mut self, now_ms: i64) {
+        self.main.compact();
+        if self.main.has_expired_at(now_ms) {
+            // Fails only for times that no element can have.
+            self.samples_mut().for_each(|sample| _ = sample.advance(now_ms));
+        }
+        self.compact();
+    }
+
+    fn compact(&mut self) {
+        self.samples_mut().for_each(SampleSketch::compact);
+    }
+
+    fn merge(&mut self, other: Self) -> Result<(), MergeError> {
+        if self.fields != other.fields {
+            return Err(MergeError::Different("fields"));
+        }
+        self.samples_mut().zip(other.samples()).try_for_each(|(sample, others)| sample.merge_lazily(others))
+    }
+
+    fn totals(&self, now_ms: i64, decay: &Decay) -> Result<Totals, QueryError> {
+        self.main.read(now_ms, decay).map(Totals::Sample)
+    }
+
+    fn values(&self, now_ms: i64, decay: &Decay) -> Result<Values, QueryError> {
+        if self.fields == SampledFields::Labels {
+            return Err(QueryError::NotKept("values"));
+        }
+        self.main.read(now_ms, decay).map(Values::Sample)
+    }
+
+    fn labels(&self, now_ms: i64, decay: &Decay) -> Result<Labels, QueryError> {
+        let sample = self.label_sample().ok_or(QueryError::NotKept("labels"))?;
+        sample.read(now_ms, decay).map(Labels::Sample)
+    }
+
+    fn collect_labels(&self, into: &mut Vec<u128>) {
+        into.extend(self.label_sample().into_iter().flat_map(SampleSketch::values).map(u128::from));
+    }
+
+    fn entry_count(&self) -> usize {
+        self.samples().map(SampleSketch::entry_count).sum()
+    }
+
+    /// One block per sample.
+    fn encode_into(&self, writer: &mut Writer, encoding: SpecEncoding) {
+        self.samples().for_each(|sample| writer.bytes(&sample.encode_with(encoding)));
+    }
+
+    fn decode_from(spec: &RobustSpec<P>, reader: &mut Reader<'_>, encoding: SpecEncoding) -> Result<Self, CodecError> {
+        let mut sketch = Self::from_spec(spec);
+        for sample in sketch.samples_mut() {
+            *sample = SampleSketch::decode_with(&spec.sample, reader.bytes()?, encoding)?;
+        }
+        Ok(sketch)
+    }
+}
