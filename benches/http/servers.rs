@@ -1,4 +1,4 @@
-//! The service and its peer, each in a process of its own.
+//! The service and the echo server, each in its own process.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,18 +9,18 @@ use axum::routing::post;
 use axum::{Json, Router};
 use tempfile::TempDir;
 
-/// Set where this binary is to be the echo: the address.
+/// Environment variable with the address, which makes this binary the echo server.
 pub const ECHO: &str = "EBB_BENCH_ECHO";
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running server; ended when dropped.
+/// A server process; killed when dropped.
 pub struct Server {
     pub address: SocketAddr,
     child: Child,
     _dir: TempDir,
 }
 
-/// Which core the servers have to themselves and which one the load has; none where there is only one.
+/// The cores of the servers and of wrk; `None` on a machine with one core.
 pub fn cores() -> (Option<usize>, Option<usize>) {
     match std::thread::available_parallelism().map_or(1, usize::from) {
         1 => (None, None),
@@ -28,7 +28,7 @@ pub fn cores() -> (Option<usize>, Option<usize>) {
     }
 }
 
-/// A command on one core, with as many files as the machine allows.
+/// A command pinned to a core, with the maximum number of open files.
 pub fn pinned(program: &str, core: Option<usize>) -> Command {
     let mut command = Command::new("sh");
     let limit = "ulimit -n $(ulimit -Hn) 2>/dev/null; exec \"$@\"";
@@ -41,7 +41,7 @@ pub fn pinned(program: &str, core: Option<usize>) -> Command {
 }
 
 impl Server {
-    /// A bare axum server that reads JSON and writes it again.
+    /// A bare axum server that parses JSON and returns it.
     pub fn echo(core: Option<usize>) -> Self {
         let own = std::env::current_exe().expect("this binary has a path");
         Self::start("/", |address, _| {
@@ -74,7 +74,7 @@ impl Server {
         let server = Self { address, child, _dir: dir };
         let started = Instant::now();
         while !server.answers(probe) {
-            assert!(started.elapsed() < PATIENCE, "the server does not answer");
+            assert!(started.elapsed() < START_TIMEOUT, "the server did not start in time");
             std::thread::sleep(Duration::from_millis(20));
         }
         server
@@ -89,7 +89,7 @@ impl Server {
             socket.read_to_string(&mut answer)?;
             Ok(answer)
         };
-        // The echo has nothing at `/`: that it says so is enough.
+        // The echo server has no route at `/`: a 404 shows that it is up.
         ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 404"))
     }
 
@@ -104,13 +104,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
+        // Fails if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Serves until the process is ended.
+/// Serves until the process is killed.
 pub fn echo(address: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Load by wrk: what is sent, and what it measured.
+//! Load generation with wrk, and its measurements.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::BATCH;
 use super::servers::{Server, pinned};
 
-/// Different items in single questions, and different batches.
+/// Number of different items in single questions, and of different batches.
 const ITEMS: usize = 1_000;
 const BATCHES: usize = 16;
 
@@ -20,20 +20,20 @@ const BATCHES: usize = 16;
 pub struct Load {
     pub script: PathBuf,
     pub connections: usize,
-    pub lasting: Duration,
+    pub duration: Duration,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured {
-    /// Requests a second.
+pub struct Measurement {
+    /// Requests per second.
     pub rate: f64,
     pub p99: Duration,
-    /// Answers that were not 200, and broken connections.
+    /// Responses other than 200, and failed connections.
     pub failures: u64,
 }
 
-/// What is asked about: scripts for wrk in a directory of their own.
+/// Lua scripts for wrk in a temporary directory.
 pub struct Traffic(TempDir);
 
 pub fn is_installed() -> bool {
@@ -65,7 +65,7 @@ impl Traffic {
         traffic
     }
 
-    /// A script that sends the bodies in turn, after a pause where one is given (in ms, in the mean).
+    /// A script that sends the bodies in turn, with an optional mean pause in ms.
     fn write(&self, name: &str, bodies: impl Iterator<Item = String>, pause_ms: Option<f64>) -> PathBuf {
         let mut lua = String::from(
             "wrk.method = \"POST\"\nwrk.headers[\"content-type\"] = \"application/json\"\nlocal bodies = {\n",
@@ -92,13 +92,13 @@ impl Traffic {
         self.0.path().join("batches.lua")
     }
 
-    /// Single questions at about `rate` a second over so many connections.
+    /// Single questions at about `rate` per second over all connections.
     pub fn paced(&self, connections: usize, rate: f64) -> PathBuf {
         let bodies = (0..ITEMS).map(|item| format!(r#"{{"event":{}}}"#, event(item)));
         self.write("paced.lua", bodies, Some(1e3 * connections as f64 / rate))
     }
 
-    /// Records every other batch, so that half of what is asked about is known.
+    /// Records every other batch, so that half of the questions are about known items.
     pub fn warm(&self, server: &Server) {
         for number in (0..BATCHES).step_by(2) {
             let body = format!(r#"{{"events":[{}],"record":true}}"#, batch(number * BATCH));
@@ -113,30 +113,30 @@ impl Traffic {
     }
 }
 
-pub fn run(url: &str, load: Load, core: Option<usize>) -> Measured {
+pub fn run(url: &str, load: Load, core: Option<usize>) -> Measurement {
     let mut command = pinned("wrk", core);
     command.args(["-t1", "--latency", "--timeout", "10s", "-c", &load.connections.to_string()]);
-    command.arg(format!("-d{}s", load.lasting.as_secs())).arg("-s").arg(&load.script).arg(url);
+    command.arg(format!("-d{}s", load.duration.as_secs())).arg("-s").arg(&load.script).arg(url);
     let output = command.output().expect("wrk can be started");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    parse(&text).unwrap_or_else(|| panic!("wrk says something else than usual:\n{text}"))
+    parse(&text).unwrap_or_else(|| panic!("unexpected output of wrk:\n{text}"))
 }
 
-fn parse(text: &str) -> Option<Measured> {
+fn parse(text: &str) -> Option<Measurement> {
     let after = |label: &str| text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim);
     let broken = after("Socket errors:").map_or(0, |counts| {
         counts.split(|c: char| !c.is_ascii_digit()).filter_map(|count| count.parse::<u64>().ok()).sum()
     });
     let other: u64 = after("Non-2xx or 3xx responses:").map_or(Some(0), |count| count.parse().ok())?;
-    Some(Measured {
+    Some(Measurement {
         rate: after("Requests/sec:")?.parse().ok()?,
         p99: duration(after("99%")?)?,
         failures: broken + other,
     })
 }
 
-/// As wrk writes it: `890.00us`, `1.29ms`, `1.01s`.
+/// Parses a duration of wrk: `890.00us`, `1.29ms`, `1.01s`.
 fn duration(text: &str) -> Option<Duration> {
     let split = text.find(|c: char| c.is_ascii_alphabetic())?;
     let number: f64 = text[..split].parse().ok()?;

@@ -5,8 +5,6 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{OneOfBuilder, Type};
-use utoipa::openapi::{Object, ObjectBuilder, RefOr, Schema};
 
 use super::body::parse_json;
 use super::fields::{AnyEvent, AtLeastField, EventBatch, ExactNumber, body_partition};
@@ -18,7 +16,8 @@ use ebb_sketch::units::{DurationMs, parse_duration_ms};
 /// Maximum number of events of a batch with `explain`: an explanation is as long as dozens of decisions.
 pub const MAX_EXPLAINED_EVENTS: usize = 1_000;
 
-/// One event or a batch, and what to do with it. The accepted combinations of fields are in [`COMBINATIONS`].
+/// One event or a batch, and what to do with it. [`super::decide_schema`] describes the accepted combinations of
+/// fields.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DecideRequest<'a> {
@@ -152,82 +151,6 @@ fn one_or_batch<'a>(event: Option<&'a RawValue>, events: Option<EventBatch<'a>>)
             "send {\"event\": {…}} for one event or {\"events\": [{…}, …]} for a batch",
         )),
     }
-}
-
-/// A combination of fields that [`DecideRequest::parse`] accepts.
-struct FieldCombination {
-    description: &'static str,
-    required: &'static [&'static str],
-    absent: &'static [&'static str],
-    /// Fields with only one accepted value.
-    constant: &'static [(&'static str, bool)],
-    max_events: Option<usize>,
-}
-
-const COMBINATIONS: [FieldCombination; 5] = [
-    FieldCombination {
-        description: "Asks about one event without recording it.",
-        required: &["event"],
-        absent: &["events"],
-        constant: &[("record", false)],
-        max_events: None,
-    },
-    FieldCombination {
-        description: "Asks about a batch of events without recording them.",
-        required: &["events"],
-        absent: &["event"],
-        constant: &[("record", false), ("explain", false)],
-        max_events: None,
-    },
-    FieldCombination {
-        description: "Asks about a batch of events, with explanations, without recording them.",
-        required: &["events", "explain"],
-        absent: &["event"],
-        constant: &[("record", false), ("explain", true)],
-        max_events: Some(MAX_EXPLAINED_EVENTS),
-    },
-    FieldCombination {
-        description: "Decides about one event as configured, and records it.",
-        required: &["event", "record"],
-        absent: &["events", "window", "penalty", "prior", "at_least"],
-        constant: &[("record", true), ("explain", false)],
-        max_events: None,
-    },
-    FieldCombination {
-        description: "Decides about a batch of events in order as configured, and records them.",
-        required: &["events", "record"],
-        absent: &["event", "window", "penalty", "prior", "at_least"],
-        constant: &[("record", true), ("explain", false)],
-        max_events: None,
-    },
-];
-
-impl FieldCombination {
-    /// Restricts the schema of all fields to this combination.
-    fn restrict(&self, fields: &Object) -> Object {
-        let mut object = fields.clone();
-        object.description = Some(self.description.into());
-        object.required = self.required.iter().map(|field| field.to_string()).collect();
-        object.properties.retain(|field, _| !self.absent.contains(&field.as_str()));
-        for (field, value) in self.constant {
-            let constant = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([*value])).build();
-            object.properties.insert(field.to_string(), constant.into());
-        }
-        if let Some(max) = self.max_events {
-            object.properties.insert("events".into(), EventBatch::schema_of_up_to(max));
-        }
-        object
-    }
-}
-
-/// Replaces the derived schema of [`DecideRequest`], which lists all fields, by one alternative per accepted combination.
-pub(super) fn restrict_to_combinations(schema: &mut RefOr<Schema>) {
-    let RefOr::T(Schema::Object(fields)) = &*schema else {
-        panic!("the derived schema of a struct is an object");
-    };
-    let alternatives = COMBINATIONS.iter().map(|combination| combination.restrict(fields));
-    let one_of = alternatives.fold(OneOfBuilder::new(), OneOfBuilder::item);
-    *schema = one_of.description(fields.description.clone()).into();
 }
 
 fn parse_window(text: &str) -> Result<Span, Problem> {

@@ -23,6 +23,7 @@ mod deadline;
 mod decide;
 mod decide_request;
 mod decide_response;
+mod decide_schema;
 mod edge;
 mod explanation;
 mod fields;

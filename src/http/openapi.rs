@@ -12,7 +12,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, OpenApi, ToSchema};
 
-use super::decide_request::{DecideRequest, restrict_to_combinations};
+use super::decide_request::DecideRequest;
+use super::decide_schema::restrict_to_combinations;
 use super::problem::{ProblemKind, ProblemResponse};
 use super::{aggregates, checkpoint, decide, frequency, probes, problems, status};
 

@@ -11,9 +11,9 @@ fn question(event: &str, rest: &str) -> String {
 #[tokio::test]
 async fn recorded_event_is_a_duplicate_until_the_window_ends() {
     let service = Service::start().await;
-    let asked = service.decide("clicks", &question(&event("10.0.0.1", 0), "")).await.json();
-    assert_eq!((&asked["verdict"], &asked["as_of"]["next"]), (&json!("unique"), &json!(0)), "{asked}");
-    assert_eq!(asked.get("offset"), None, "a question is not recorded");
+    let answer = service.decide("clicks", &question(&event("10.0.0.1", 0), "")).await.json();
+    assert_eq!((&answer["verdict"], &answer["as_of"]["next"]), (&json!("unique"), &json!(0)), "{answer}");
+    assert_eq!(answer.get("offset"), None, "a question is not recorded");
 
     let recorded = service.decide("clicks", &question(&event("10.0.0.1", 0), r#","record":true"#)).await.json();
     assert_eq!(recorded["verdict"], "unique");
@@ -21,11 +21,11 @@ async fn recorded_event_is_a_duplicate_until_the_window_ends() {
     assert_eq!(recorded["as_of"]["next"], 1);
     assert_eq!(recorded["as_of"]["time_ms"], NOW);
 
-    let asked = service.decide("clicks", &question(&event("10.0.0.1", 599), "")).await.json();
-    assert_eq!(asked["verdict"], "duplicate");
-    let age = &asked["age"];
-    assert!(age["least_ms"].as_u64().unwrap() < age["below_ms"].as_u64().unwrap(), "{asked}");
-    assert_eq!(asked["as_of"], recorded["as_of"]);
+    let answer = service.decide("clicks", &question(&event("10.0.0.1", 599), "")).await.json();
+    assert_eq!(answer["verdict"], "duplicate");
+    let age = &answer["age"];
+    assert!(age["least_ms"].as_u64().unwrap() < age["below_ms"].as_u64().unwrap(), "{answer}");
+    assert_eq!(answer["as_of"], recorded["as_of"]);
 
     let again = service.decide("clicks", &question(&event("10.0.0.1", 700), r#","record":true"#)).await.json();
     assert_eq!(again["verdict"], "unique", "after the window");
@@ -42,9 +42,9 @@ async fn batch_is_decided_in_order_across_shards() {
     let decisions = decided["decisions"].as_array().unwrap();
     assert_eq!(decisions.len(), 200);
     let mut next = [0, 0];
-    for (place, decision) in decisions.iter().enumerate() {
-        let expected = if place < 150 { "unique" } else { "duplicate" };
-        assert_eq!(decision["verdict"], expected, "{place}");
+    for (index, decision) in decisions.iter().enumerate() {
+        let expected = if index < 150 { "unique" } else { "duplicate" };
+        assert_eq!(decision["verdict"], expected, "{index}");
         let partition = decision["as_of"]["partition"].as_u64().unwrap() as usize;
         assert_eq!(decision["offset"], next[partition], "offsets of a shard are in the order of the batch");
         next[partition] += 1;
@@ -60,15 +60,15 @@ async fn concurrent_questions_get_their_own_answers() {
     let body = format!(r#"{{"events":[{}],"record":true}}"#, known.join(","));
     assert_eq!(service.decide("clicks", &body).await.status, 200);
 
-    let asking = (0..200).map(|number| {
+    let waiting = (0..200).map(|number| {
         let (service, body) = (service.clone(), question(&event(&ip(number), 0), ""));
         tokio::spawn(async move { service.decide("clicks", &body).await.json() })
     });
     // All questions are sent before the first answer is awaited, so that the worker receives many at once.
-    let asking: Vec<_> = asking.collect();
-    for (number, asked) in asking.into_iter().enumerate() {
+    let waiting: Vec<_> = waiting.collect();
+    for (number, answer) in waiting.into_iter().enumerate() {
         let expected = if number % 2 == 0 { "duplicate" } else { "unique" };
-        assert_eq!(asked.await.unwrap()["verdict"], expected, "{number}");
+        assert_eq!(answer.await.unwrap()["verdict"], expected, "{number}");
     }
 }
 
@@ -142,10 +142,10 @@ async fn rejection_is_a_decision_with_its_reason() {
 #[tokio::test]
 async fn question_needs_only_the_item_and_its_rejection_is_not_counted() {
     let service = Service::start().await;
-    let asked = service.decide("clicks", r#"{"event":{"ip":"a","campaign":"c"}}"#).await.json();
-    assert_eq!(asked["verdict"], "unique", "without a time the question refers to the current time");
-    let asked = service.decide("clicks", r#"{"event":{"ip":"a"}}"#).await.json();
-    assert_eq!(asked["reason"], "schema");
+    let answer = service.decide("clicks", r#"{"event":{"ip":"a","campaign":"c"}}"#).await.json();
+    assert_eq!(answer["verdict"], "unique", "without a time the question refers to the current time");
+    let answer = service.decide("clicks", r#"{"event":{"ip":"a"}}"#).await.json();
+    assert_eq!(answer["reason"], "schema");
     assert!(!service.api.metrics.text().contains("ebb_rejected_total{"), "a question is not an event");
 }
 
@@ -164,8 +164,8 @@ async fn question_may_request_a_shorter_window() {
     let service = Service::start().await;
     service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
     for (window, verdict) in [("10m", "duplicate"), ("6m", "duplicate"), ("1m", "unique"), ("30s", "unique")] {
-        let asked = service.decide("clicks", &question(&event("a", 300), &format!(r#","window":"{window}""#))).await;
-        assert_eq!(asked.json()["verdict"], verdict, "{window}");
+        let answer = service.decide("clicks", &question(&event("a", 300), &format!(r#","window":"{window}""#))).await;
+        assert_eq!(answer.json()["verdict"], verdict, "{window}");
     }
 }
 
@@ -174,9 +174,9 @@ async fn whole_numbers_may_be_written_with_a_fraction_of_zero() {
     let service = Service::start().await;
     let recorded = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
     let own = &recorded["as_of"]["partition"];
-    let asked =
+    let answer =
         service.decide("clicks", &question(&event("a", 0), &format!(r#","partition":{own}.0,"at_least":0.0"#))).await;
-    assert_eq!(asked.json()["verdict"], "duplicate");
+    assert_eq!(answer.json()["verdict"], "duplicate");
     for (rest, expected_detail) in
         [(r#","partition":0.5"#, "0.5"), (r#","at_least":-1.0"#, "-1.0"), (r#","partition":"0""#, "a partition")]
     {
@@ -190,8 +190,8 @@ async fn whole_numbers_may_be_written_with_a_fraction_of_zero() {
 async fn prior_is_parsed_exactly() {
     let service = Service::start().await;
     // serde_json parses this number as 1.
-    let asked = service.decide("clicks", &question(&event("a", 0), r#","prior":0.9999999999999999"#)).await.json();
-    assert_eq!(asked["verdict"], "unique");
+    let answer = service.decide("clicks", &question(&event("a", 0), r#","prior":0.9999999999999999"#)).await.json();
+    assert_eq!(answer["verdict"], "unique");
 }
 
 #[tokio::test]
@@ -201,11 +201,11 @@ async fn count_window_is_requested_in_events() {
     let others: Vec<String> = (0..120).map(|i| event(&format!("b{i}"), 0)).collect();
     let body = format!(r#"{{"events":[{}],"record":true}}"#, others.join(","));
     service.decide("counted", &body).await.json();
-    let asked = service.decide("counted", &question(&event("a", 0), r#","window":"100 events""#)).await.json();
-    assert_eq!(asked["verdict"], "duplicate");
-    assert!(asked["age"]["least_events"].as_u64() < asked["age"]["below_events"].as_u64(), "{asked}");
-    let asked = service.decide("counted", &question(&event("a", 0), r#","window":"5 events""#)).await.json();
-    assert_eq!(asked["verdict"], "unique");
+    let answer = service.decide("counted", &question(&event("a", 0), r#","window":"100 events""#)).await.json();
+    assert_eq!(answer["verdict"], "duplicate");
+    assert!(answer["age"]["least_events"].as_u64() < answer["age"]["below_events"].as_u64(), "{answer}");
+    let answer = service.decide("counted", &question(&event("a", 0), r#","window":"5 events""#)).await.json();
+    assert_eq!(answer["verdict"], "unique");
 }
 
 #[tokio::test]
@@ -214,8 +214,8 @@ async fn at_least_waits_for_the_offset_of_a_recorded_event() {
     let service = std::sync::Arc::new(Service::with_limits(limits).await);
     let recorded = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
     let own = recorded["offset"].as_u64().unwrap();
-    let asked = service.decide("clicks", &question(&event("a", 0), &format!(r#","at_least":{own}"#))).await.json();
-    assert_eq!(asked["verdict"], "duplicate");
+    let answer = service.decide("clicks", &question(&event("a", 0), &format!(r#","at_least":{own}"#))).await.json();
+    assert_eq!(answer["verdict"], "duplicate");
     for never in [own + 1, u64::MAX] {
         let refused = service.decide("clicks", &question(&event("a", 0), &format!(r#","at_least":{never}"#))).await;
         assert_eq!(refused.problem(409), "not-reached");
@@ -226,14 +226,14 @@ async fn at_least_waits_for_the_offset_of_a_recorded_event() {
 #[tokio::test]
 async fn waiting_question_is_answered_when_the_log_reaches_at_least() {
     let service = std::sync::Arc::new(Service::start().await);
-    let asking = {
+    let waiting = {
         let service = service.clone();
         tokio::spawn(async move { service.decide("clicks", &question(&event("a", 0), r#","at_least":0"#)).await })
     };
     let recorded = service.decide("clicks", &question(&event("a", 0), r#","record":true"#)).await.json();
     assert_eq!(recorded["offset"], 0);
-    let asked = asking.await.unwrap().json();
-    assert_eq!((&asked["verdict"], &asked["as_of"]["next"]), (&json!("duplicate"), &json!(1)));
+    let answer = waiting.await.unwrap().json();
+    assert_eq!((&answer["verdict"], &answer["as_of"]["next"]), (&json!("duplicate"), &json!(1)));
 }
 
 #[tokio::test]

@@ -43,14 +43,14 @@ async fn single_export_gives_the_statistic_of_its_stream() {
         ("moments", "sum"),
         ("moments", "quantiles?phi=0.1,0.9"),
     ] {
-        let asked = service.get(&format!("{AGGREGATES}/{aggregate}/{question}")).await.json();
+        let statistic = service.get(&format!("{AGGREGATES}/{aggregate}/{question}")).await.json();
         let export = export(&service, &format!("{aggregate}/export")).await;
         let mut answer = merged(&service, &format!("{aggregate}/merge/{question}"), &[&export]).await;
         assert_eq!(answer["logs"][0]["answered"], json!([0, 1]));
         assert_eq!(answer["logs"][0]["of"], 2);
         answer.as_object_mut().unwrap().remove("logs");
-        answer["partitions"] = asked["partitions"].clone();
-        assert_eq!(answer, asked, "{aggregate}/{question}");
+        answer["partitions"] = statistic["partitions"].clone();
+        assert_eq!(answer, statistic, "{aggregate}/{question}");
     }
 }
 
@@ -64,8 +64,11 @@ async fn exports_of_all_partitions_are_complete_and_of_one_are_not() {
     assert!(close(&whole["value"], 300.0) && whole["incomplete"] == false, "{whole}");
     let half = merged(&service, "moments/merge/count", &[&first]).await;
     assert_eq!((&half["incomplete"], &half["logs"][0]["answered"]), (&json!(true), &json!([0])), "{half}");
-    let asked = service.get(&format!("{AGGREGATES}/moments/count?partition=0")).await.json();
-    assert_eq!((&asked["incomplete"], &asked["partitions"]), (&json!(true), &json!({"answered": [0], "of": 2})));
+    let statistic = service.get(&format!("{AGGREGATES}/moments/count?partition=0")).await.json();
+    assert_eq!(
+        (&statistic["incomplete"], &statistic["partitions"]),
+        (&json!(true), &json!({"answered": [0], "of": 2}))
+    );
 }
 
 #[tokio::test]
@@ -128,7 +131,7 @@ async fn single_key_can_be_exported() {
     let service = service_with_visits(0, 50).await;
     let key = export(&service, "visits/export?key=c1").await;
     assert_eq!(merged(&service, "visits/merge/count", &[&key]).await["value"], 50.0);
-    assert_eq!(service.get(&format!("{AGGREGATES}/visits/export?key=nobody")).await.problem(404), "unknown-key");
+    assert_eq!(service.get(&format!("{AGGREGATES}/visits/export?key=unknown")).await.problem(404), "unknown-key");
 }
 
 /// The hash key of the tests is sixteen nines, and the seed of their sketches is 1.

@@ -47,7 +47,7 @@ async fn batch_is_counted_in_order_and_a_rejected_item_does_not_affect_it() {
     assert!(is_close(&counts[0]["count"], 2.0), "{found}");
     assert_eq!((&counts[1]["reason"], counts[1].get("count")), (&json!("schema"), None));
     assert_eq!(counts[2]["count"], 0.0);
-    assert!(found["as_of"].as_array().is_some_and(|places| !places.is_empty()), "{found}");
+    assert!(found["as_of"].as_array().is_some_and(|as_of| !as_of.is_empty()), "{found}");
     let none = service.post("/v1/streams/clicks/frequency", r#"{"items":[]}"#).await.json();
     assert_eq!(none, json!({"frequencies": [], "as_of": []}));
 }

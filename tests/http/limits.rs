@@ -130,8 +130,8 @@ async fn head_is_limited_in_lines_and_bytes() {
     let server = Server::start(no_timeouts()).await;
     let lines = |count: usize| (0..count).map(|i| format!("x-{i}: y\r\n")).collect::<String>();
     // A valid request has host, content-type, content-length and connection.
-    let most = server.exchange(decision(&(lines(60) + "connection: close\r\n")).as_bytes()).await;
-    assert!(most.starts_with("HTTP/1.1 200 "), "{most}");
+    let accepted = server.exchange(decision(&(lines(60) + "connection: close\r\n")).as_bytes()).await;
+    assert!(accepted.starts_with("HTTP/1.1 200 "), "{accepted}");
     let bytes = |count: usize| format!("x: {}\r\nconnection: close\r\n", "y".repeat(count));
     let large = server.exchange(decision(&bytes(15 << 10)).as_bytes()).await;
     assert!(large.starts_with("HTTP/1.1 200 "), "{large}");

@@ -41,8 +41,8 @@ async fn request_id_is_kept_or_generated() {
     assert_ne!(one.header("x-request-id"), two.header("x-request-id"));
     let long = [b'a'; 129];
     for hostile in [&b"a b"[..], b"{\"a\":1}", b"", b"\xff\xfe", &long] {
-        let given = send(hostile).await;
-        assert!(given.header("x-request-id").bytes().all(|byte| byte.is_ascii_hexdigit()), "{hostile:?}");
+        let response = send(hostile).await;
+        assert!(response.header("x-request-id").bytes().all(|byte| byte.is_ascii_hexdigit()), "{hostile:?}");
     }
 }
 

@@ -154,8 +154,8 @@ async fn full_journal_refuses_events_but_not_questions() {
     let refused = service.decide("clicks", &format!(r#"{{"event":{},"record":true}}"#, event("a", 0))).await;
     assert_eq!(refused.problem(503), "journal-unavailable");
     assert_eq!(refused.header("retry-after"), "1");
-    let asked = service.decide("clicks", &format!(r#"{{"event":{}}}"#, event("a", 0))).await.json();
-    assert_eq!(asked["verdict"], "unique", "an event that was not journalled was not applied");
+    let answer = service.decide("clicks", &format!(r#"{{"event":{}}}"#, event("a", 0))).await.json();
+    assert_eq!(answer["verdict"], "unique", "an event that was not journalled was not applied");
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ async fn stream_status_includes_its_shards() {
     }
 }
 
-/// Events are rejected at the edge (`schema`, `parse`) and by the shards (`future`): both are in both places.
+/// Events are rejected at the edge (`schema`, `parse`) and by the shards (`future`): the status and the metrics count both.
 #[tokio::test]
 async fn stream_status_and_metrics_have_the_same_counts() {
     let service = Service::start().await;
