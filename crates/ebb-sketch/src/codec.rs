@@ -17,7 +17,6 @@
 //! assert!(reader.finish().is_ok());
 //! assert!(Reader::open(*b"demo", 1, &block[1..]).is_err());
 //! ```
-#![deny(missing_docs)]
 
 use thiserror::Error;
 

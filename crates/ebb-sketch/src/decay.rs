@@ -2,7 +2,6 @@
 //!
 //! Every function satisfies g(0) = 1, is finite and never increases. A [`Decay`] that exists is valid. A window of width w
 //! contains the ages *below* w, here and everywhere else.
-#![deny(missing_docs)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;

@@ -3,7 +3,6 @@
 //! Senders of items are untrusted: with a public hash they could choose items that fill a filter or collide with those of
 //! a competitor (pollution attacks). SipHash-1-3 under a secret 128-bit key is a PRF, so the cells of an item cannot be
 //! predicted from outside. The secret never enters a snapshot, an answer or a log line; only its [`KeyDigest`] does.
-#![deny(missing_docs)]
 
 use std::fmt;
 use std::hash::Hasher as _;

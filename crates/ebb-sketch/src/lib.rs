@@ -12,6 +12,7 @@
 //! | [`codec`] | sealed, checksummed state bytes |
 //! | [`random`] | reproducible generators |
 //! | [`units`] | durations and sizes in text |
+#![deny(missing_docs)]
 
 pub mod aggregate;
 pub mod codec;

@@ -10,7 +10,6 @@
 //! assert_eq!(draw(7), draw(7));
 //! assert!((0..1000).all(|offset| draw(offset) < 100));
 //! ```
-#![deny(missing_docs)]
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 

@@ -7,7 +7,6 @@
 //! assert_eq!(DurationMs(5_400_000).to_string(), "1h30m");
 //! assert_eq!(parse_bytes("64MiB").map(Bytes), Ok(Bytes(64 << 20)));
 //! ```
-#![deny(missing_docs)]
 
 use std::fmt;
 

@@ -22,7 +22,6 @@
 //!
 //! Every structure encodes to the sealed blocks of [`crate::codec`]: the same calls give the same bytes, and a decoded
 //! filter continues exactly like the one that was encoded.
-#![deny(missing_docs)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod belief;

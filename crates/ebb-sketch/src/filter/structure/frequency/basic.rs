@@ -6,7 +6,7 @@
 
 use super::epochs::{EpochClock, EpochSpec};
 use super::lost::LostIncrements;
-use super::rounding::DecayFactor;
+use super::rounding::EpochFactor;
 use super::{DecayedCount, minimum_count};
 use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::filter::parameter::{ParameterError, check_range};
@@ -144,7 +144,7 @@ impl BasicFrequency {
         }
     }
 
-    fn sweep(&mut self, factor: DecayFactor) {
+    fn sweep(&mut self, factor: EpochFactor) {
         for bytes in self.cells.chunks_exact_mut(4) {
             let value = get_u32(bytes, 0);
             if value > 0 {

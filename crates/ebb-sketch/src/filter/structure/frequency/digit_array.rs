@@ -5,7 +5,7 @@
 //! Which node a chain uses is not part of the state; values are.
 
 use super::chain_table::ChainTable;
-use super::rounding::DecayFactor;
+use super::rounding::EpochFactor;
 use crate::codec::{CodecError, Reader, Writer};
 use crate::filter::structure::cells::{CellMemory, CellWidth};
 
@@ -150,7 +150,7 @@ impl DigitArray {
     }
 
     /// Decays every value.
-    pub fn fade(&mut self, factor: DecayFactor) {
+    pub fn fade(&mut self, factor: EpochFactor) {
         let values: Vec<(u64, u64)> =
             self.chains.sorted().into_iter().map(|(cell, _)| (u64::from(cell), self.value(u64::from(cell)))).collect();
         let decayed = self.decayed_bytes(factor);
@@ -161,7 +161,7 @@ impl DigitArray {
     }
 
     /// For each byte of first digits, its decayed value.
-    fn decayed_bytes(&self, factor: DecayFactor) -> [u8; 256] {
+    fn decayed_bytes(&self, factor: EpochFactor) -> [u8; 256] {
         let cells_per_byte = u64::from(8 / self.width.bits());
         std::array::from_fn(|byte| {
             let mut out = [byte as u8];

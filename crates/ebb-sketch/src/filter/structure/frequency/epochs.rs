@@ -4,7 +4,7 @@
 //! epoch. Answers are scaled by λ^(now − end of E): never below the true decay of any observation, and above it by at most
 //! a factor 1/λ.
 
-use super::rounding::{DecayFactor, power_up};
+use super::rounding::{EpochFactor, power_up};
 use crate::codec::{CodecError, Reader, Writer};
 use crate::filter::parameter::{ParameterError, check_range};
 
@@ -22,7 +22,7 @@ const MAX_MS: u64 = 1 << 53;
 pub struct EpochSpec {
     epoch_ms: u64,
     half_life_ms: f64,
-    factor: DecayFactor,
+    factor: EpochFactor,
 }
 
 impl EpochSpec {
@@ -33,13 +33,13 @@ impl EpochSpec {
         check_range("steps", steps, 1..=max, "an epoch is at least one millisecond long")?;
         let epoch_ms = half_life_ms / u64::from(steps);
         let share = power_up(-(epoch_ms as f64) / half_life_ms as f64);
-        Ok(Self { epoch_ms, half_life_ms: half_life_ms as f64, factor: DecayFactor::new(share)? })
+        Ok(Self { epoch_ms, half_life_ms: half_life_ms as f64, factor: EpochFactor::new(share)? })
     }
 
     /// The paper's form: counts are multiplied by `share` (λ) at the end of each epoch.
     pub fn keeping(epoch_ms: u64, share: f64) -> Result<Self, ParameterError> {
         check_range("epoch", epoch_ms, 1..=MAX_MS, "it is in milliseconds, at least one")?;
-        let factor = DecayFactor::new(share)?;
+        let factor = EpochFactor::new(share)?;
         Ok(Self { epoch_ms, half_life_ms: epoch_ms as f64 / -libm::log2(share), factor })
     }
 
@@ -66,7 +66,7 @@ impl EpochSpec {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let (epoch_ms, half_life_ms, parts) = (reader.varint()?, reader.f64()?, reader.u64()?);
         let share = parts as f64 / (1u64 << 48) as f64;
-        let factor = DecayFactor::new(share).map_err(|error| CodecError::invalid("epochs", error.to_string()))?;
+        let factor = EpochFactor::new(share).map_err(|error| CodecError::invalid("epochs", error.to_string()))?;
         let valid = (1..=MAX_MS).contains(&epoch_ms) && half_life_ms.is_finite() && half_life_ms > 0.0;
         if !valid || factor.parts() != parts {
             return Err(CodecError::invalid("epochs", "epoch, half-life or share out of range"));
@@ -93,7 +93,7 @@ impl EpochClock {
 
     /// Advances the clock to `now_ms` if that is later. Returns the factor to apply if epochs have ended.
     /// Advances the clock. Earlier times have no effect.
-    pub fn advance(&mut self, now_ms: i64) -> Option<DecayFactor> {
+    pub fn advance(&mut self, now_ms: i64) -> Option<EpochFactor> {
         let before = self.clock_ms.replace(self.clock_ms.map_or(now_ms, |clock| clock.max(now_ms)))?;
         let ended = self.spec.epoch_of(now_ms.max(before)).abs_diff(self.spec.epoch_of(before));
         (ended > 0).then(|| self.spec.factor.power(ended))
@@ -135,9 +135,9 @@ mod tests {
         let mut epochs = EpochClock::new(EpochSpec::keeping(100, 0.5).unwrap());
         assert_eq!(epochs.advance(50), None);
         assert_eq!(epochs.advance(99), None);
-        assert_eq!(epochs.advance(100), Some(DecayFactor::new(0.5).unwrap()));
+        assert_eq!(epochs.advance(100), Some(EpochFactor::new(0.5).unwrap()));
         assert_eq!(epochs.advance(20), None);
-        assert_eq!(epochs.advance(399), Some(DecayFactor::new(0.25).unwrap()));
+        assert_eq!(epochs.advance(399), Some(EpochFactor::new(0.25).unwrap()));
         assert_eq!([399, 300, 299, 150, -1].map(|time| epochs.decayed(64, time)), [64, 64, 32, 16, 4]);
     }
 

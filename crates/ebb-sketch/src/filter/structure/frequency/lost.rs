@@ -4,7 +4,7 @@
 //! if all its cells are marked is the answer a lower bound. The deficit decays like the counters; once it is at most one
 //! unit, every marked cell is raised by one unit and unmarked.
 
-use super::rounding::{DecayFactor, add_up};
+use super::rounding::{EpochFactor, add_up};
 use crate::codec::{CodecError, Reader, Writer};
 
 /// Marked cells and an upper bound on what any of them lacks.
@@ -47,7 +47,7 @@ impl LostIncrements {
     }
 
     /// Decays the deficit. Returns the cells that the caller must raise by one unit; they are no longer marked.
-    pub fn fade(&mut self, factor: DecayFactor) -> Vec<u64> {
+    pub fn fade(&mut self, factor: EpochFactor) -> Vec<u64> {
         if self.marked == 0 {
             return Vec::new();
         }

@@ -8,7 +8,7 @@
 use super::digit_array::DigitArray;
 use super::epochs::{EpochClock, EpochSpec};
 use super::lost::LostIncrements;
-use super::rounding::DecayFactor;
+use super::rounding::EpochFactor;
 use super::{DecayedCount, minimum_count};
 use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::filter::parameter::{ParameterError, check_range};
@@ -191,7 +191,7 @@ impl OptimisedFrequency {
         }
     }
 
-    fn sweep(&mut self, factor: DecayFactor) {
+    fn sweep(&mut self, factor: EpochFactor) {
         self.digits.fade(factor);
         self.total = factor.apply(self.total);
         for cell in self.lost.fade(factor) {

@@ -1,7 +1,7 @@
 //! Arithmetic that never rounds a count down.
 //!
 //! A count may be too high, never too low, so every operation on the way to an answer rounds up: powers of two
-//! ([`power_up`]), sums ([`add_up`]), and the decay of integer counters ([`DecayFactor`]).
+//! ([`power_up`]), sums ([`add_up`]), and the decay of integer counters ([`EpochFactor`]).
 
 use crate::filter::parameter::{ParameterError, check_range};
 
@@ -43,11 +43,11 @@ pub fn add_up(a: f64, b: f64) -> f64 {
 
 /// The factor λ by which a counter decays over an epoch, in units of 2^-48, rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DecayFactor(u64);
+pub struct EpochFactor(u64);
 
 const PARTS_LOG: u32 = 48;
 
-impl DecayFactor {
+impl EpochFactor {
     const ONE: Self = Self(1 << PARTS_LOG);
 
     pub fn new(share: f64) -> Result<Self, ParameterError> {
@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn dyadic_factors_are_exact() {
-        let three_quarters = DecayFactor::new(0.75).unwrap();
+        let three_quarters = EpochFactor::new(0.75).unwrap();
         assert_eq!([0, 1, 2, 3, 4, 5, 100].map(|value| three_quarters.apply(value)), [0, 1, 2, 3, 3, 4, 75]);
-        assert_eq!(three_quarters.power(2), DecayFactor::new(0.5625).unwrap());
+        assert_eq!(three_quarters.power(2), EpochFactor::new(0.5625).unwrap());
         assert_eq!(three_quarters.power(0).apply(u64::MAX), u64::MAX);
         assert_eq!(three_quarters.power(u64::MAX).apply(1 << 40), 1);
         for share in [0.0, 1.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(DecayFactor::new(share).is_err(), "{share}");
+            assert!(EpochFactor::new(share).is_err(), "{share}");
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
         #[test]
         fn decay_is_never_rounded_down(share in 1e-6f64..0.999, value in 0u64..1 << 40, epochs in 1u64..50) {
-            let factor = DecayFactor::new(share).unwrap();
+            let factor = EpochFactor::new(share).unwrap();
             prop_assert!(factor.apply(value) as f64 >= share * value as f64 * (1.0 - 1e-15));
             prop_assert!(factor.apply(value) as f64 <= share * value as f64 + 1.01);
             let exact = libm::pow(share, epochs as f64);
