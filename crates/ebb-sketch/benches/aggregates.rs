@@ -283,7 +283,7 @@ fn race_counts(name: &str, stream: &[Observation], few: &[Observation]) {
             "  worst of 200 windows at eps {name}: {worst:.5}, {} ranges and raw observations",
             cascade.entry_count()
         );
-        let query = |decay: &Decay| cascade.totals(now_ms, decay).expect("a question").count().value;
+        let query = |decay: &Decay| cascade.totals(now_ms, decay).expect("a query").count().value;
         latency(&format!("cascade window, eps {name}"), || query(&window(SPAN_MS / 3)));
         latency(&format!("cascade polynomial decay, eps {name}"), || query(&polynomial(1000.0)));
     }
@@ -338,21 +338,21 @@ fn recorded(flows: &[Observation]) {
         b.iter(|| {
             let mut forward =
                 ForwardSketch::new(ForwardShape::new(&decay, SummaryShape::totals()).expect("exponential"));
-            few.iter().for_each(|one| forward.insert(one).expect("taken"));
+            few.iter().for_each(|one| forward.insert(one).expect("accepted"));
             forward.newest_ms()
         });
     });
     criterion.bench_function("division quantiles, 100k updates", |b| {
         b.iter(|| {
             let mut cells = division(160.0, with_values(0.05));
-            few.iter().for_each(|one| cells.insert(one).expect("taken"));
+            few.iter().for_each(|one| cells.insert(one).expect("accepted"));
             cells.entry_count()
         });
     });
     criterion.bench_function("cascade count, 100k updates", |b| {
         b.iter(|| {
             let mut cascade = cascade(0.1, SummaryShape::totals());
-            few.iter().for_each(|one| cascade.insert(one).expect("taken"));
+            few.iter().for_each(|one| cascade.insert(one).expect("accepted"));
             cascade.entry_count()
         });
     });

@@ -136,13 +136,13 @@ fn race_any_window(workload: &Workload, tau: u32) {
     let elements = stream(workload);
     let spec = window_spec(tau, workload.max_weight);
     let hash = Arc::new(SampleHash::from_seed(5, workload.max_weight));
-    let held = (Cell::new(0), Cell::new(0));
+    let stored = (Cell::new(0), Cell::new(0));
     let ours = || {
         let mut sketch = WindowSketch::new(&spec);
         for element in &elements {
             sketch.insert(*element).expect("a valid element");
         }
-        held.0.set(sketch.entry_count());
+        stored.0.set(sketch.entry_count());
     };
     let port = || {
         let mut port = Port::new(hash.clone(), tau);
@@ -152,7 +152,7 @@ fn race_any_window(workload: &Workload, tau: u32) {
     let exact = || {
         let mut exact = SortedWindow::default();
         elements.iter().for_each(|element| exact.insert(element));
-        held.1.set(exact.elements.len());
+        stored.1.set(exact.elements.len());
     };
     let best = Cell::new(f64::INFINITY);
     race(
@@ -165,7 +165,7 @@ fn race_any_window(workload: &Workload, tau: u32) {
         ],
     );
     print_on_cpu(&best);
-    println!("  elements held: sketch {}, exact {}", held.0.get(), held.1.get());
+    println!("  elements stored: sketch {}, exact {}", stored.0.get(), stored.1.get());
     agree(&elements[..20_000], &hash, tau.min(500));
 }
 
@@ -266,7 +266,7 @@ fn query_latency(tau: u32) {
         clone.compact();
         clone
     };
-    println!("\nqueries, {}, tau = {tau}, {} elements held", FAST_FEED.name, compacted.entry_count());
+    println!("\nqueries, {}, tau = {tau}, {} elements stored", FAST_FEED.name, compacted.entry_count());
     latency("compaction before the first query (with a copy)", || sketch.clone().compact());
     let window = Decay::window(5_000).expect("a decay");
     let exponential = Decay::half_life(2_000.0).expect("a decay");
@@ -303,7 +303,7 @@ fn integral_query_latency(tau: u32) {
     }
     let as_of = elements.iter().map(|element| element.time_ms).max().unwrap_or(0);
     sketch.compact();
-    println!("\nintegral sketch, exponential, tau = {tau}, {} elements held", sketch.entry_count());
+    println!("\nintegral sketch, exponential, tau = {tau}, {} elements stored", sketch.entry_count());
     latency("query and sum", || sketch.query(as_of).expect("an answer").weight());
     latency("encode", || sketch.encode());
 }

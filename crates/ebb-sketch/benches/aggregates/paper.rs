@@ -31,7 +31,8 @@ impl Level {
             if self.ranges.contains_key(&(width, time >> width)) { present = middle + 1 } else { absent = middle }
         }
         let mut width = halvings - present.saturating_sub(1);
-        while width > 0 && self.ranges.get(&(width, time >> width)).is_some_and(|held| *held >= self.range_capacity) {
+        while width > 0 && self.ranges.get(&(width, time >> width)).is_some_and(|stored| *stored >= self.range_capacity)
+        {
             width -= 1;
         }
         *self.ranges.entry((width, time >> width)).or_insert(0) += 1;
@@ -54,9 +55,9 @@ impl Level {
             row.sort_unstable();
             row.dedup();
             for parent in row {
-                let held = |range: (u32, u64)| ranges.get(&range).copied().unwrap_or(0);
-                let children = held((width, 2 * parent)) + held((width, 2 * parent + 1));
-                let room = range_capacity.saturating_sub(held((width + 1, parent)));
+                let stored = |range: (u32, u64)| ranges.get(&range).copied().unwrap_or(0);
+                let children = stored((width, 2 * parent)) + stored((width, 2 * parent + 1));
+                let room = range_capacity.saturating_sub(stored((width + 1, parent)));
                 if children <= room {
                     ranges.remove(&(width, 2 * parent));
                     ranges.remove(&(width, 2 * parent + 1));

@@ -129,8 +129,8 @@ fn guaranteed(estimate: &Estimate) -> f64 {
     }
 }
 
-fn check(name: &str, method: &Method, seen: &Exact, question: (i64, &Decay), random: &mut Random, checks: &mut Checks) {
-    let (now_ms, decay) = question;
+fn check(name: &str, method: &Method, seen: &Exact, query: (i64, &Decay), random: &mut Random, checks: &mut Checks) {
+    let (now_ms, decay) = query;
     let horizon_ms = if matches!(method, Method::Forward(_)) { u64::MAX } else { HORIZON_MS };
     let truth = seen.decayed(now_ms, decay, horizon_ms);
     let whole = oracle::total(&truth);
@@ -209,10 +209,10 @@ fn hundred_thousand_answers_are_within_bounds_and_guaranteed_error() {
                         seen.seen.push(*one);
                     }
                     if index % 500 == 499 {
-                        for question in 0..4 {
+                        for round in 0..4 {
                             let now_ms = seen.newest_ms() + (random.below(3) * random.below(200)) as i64;
                             let forward = matches!(method, Method::Forward(_));
-                            let edge = window_at_a_floor(&method, now_ms, &mut random).filter(|_| question < 2);
+                            let edge = window_at_a_floor(&method, now_ms, &mut random).filter(|_| round < 2);
                             let any = if forward { rate.clone() } else { oracle::any_decay(HORIZON_MS, &mut random) };
                             let decay = edge.unwrap_or(any);
                             check(name, &method, &seen, (now_ms, &decay), &mut random, &mut checks);

@@ -46,8 +46,8 @@ proptest! {
     ) {
         let shape = DigestShape::new(8, beta).unwrap();
         let mut digests: Vec<QDigest> = (0..parts).map(|_| QDigest::new(shape)).collect();
-        for (place, (value, weight)) in items.iter().enumerate() {
-            digests[place % parts].insert(*value, *weight as f64);
+        for (index, (value, weight)) in items.iter().enumerate() {
+            digests[index % parts].insert(*value, *weight as f64);
         }
         let mut whole = digests.remove(0);
         digests.into_iter().for_each(|part| whole.merge(part));
@@ -78,10 +78,10 @@ proptest! {
         prop_assert_eq!(tree.weight(), weight);
         prop_assert!(tree.len() as f64 <= 2.0 * weight / gamma as f64 + 1.0);
         let ranges: Vec<(u64, u64, f64)> = tree.ranges().map(|(low, high, w)| (low, high, *w)).collect();
-        for (low, high, held) in &ranges {
+        for (low, high, stored) in &ranges {
             let inside = |other: &(u64, u64, f64)| low <= &other.0 && &other.1 <= high && (low, high) != (&other.0, &other.1);
             if ranges.iter().any(inside) {
-                prop_assert_eq!(*held, gamma as f64);
+                prop_assert_eq!(*stored, gamma as f64);
             }
         }
     }
@@ -108,14 +108,14 @@ proptest! {
         let mut observations = stream(300, 5).observations(Disorder::Late, &mut random);
         let mut whole = division(totals());
         observations.iter().for_each(|one| whole.insert(one).unwrap());
-        for place in (1..observations.len()).rev() {
-            observations.swap(place, random.below(place as u64 + 1) as usize);
+        for index in (1..observations.len()).rev() {
+            observations.swap(index, random.below(index as u64 + 1) as usize);
         }
         let mut parts: Vec<DivisionSketch> = (0..partitions).map(|_| division(totals())).collect();
         let mut newest_ms = i64::MIN;
-        for (place, one) in observations.iter().enumerate() {
+        for (index, one) in observations.iter().enumerate() {
             newest_ms = newest_ms.max(one.time_ms);
-            let part = &mut parts[place % partitions];
+            let part = &mut parts[index % partitions];
             part.insert(one).unwrap();
             if random.below(4) == 0 {
                 part.advance(newest_ms).unwrap();
@@ -157,25 +157,25 @@ fn cascade_stores_every_weight_once_and_keeps_floors_ordered() {
             let mut random = Random::new(max_weight);
             let mut cascade = CascadeSketch::new(CascadeSketch::shape(0.3, HORIZON_MS, totals()).unwrap());
             let (mut weight, mut floors) = (0.0, Vec::new());
-            for (place, one) in stream(20_000, max_weight).observations(disorder, &mut random).iter().enumerate() {
+            for (index, one) in stream(20_000, max_weight).observations(disorder, &mut random).iter().enumerate() {
                 cascade.insert(one).unwrap();
                 weight += one.weight;
-                if place % 997 > 0 {
+                if index % 997 > 0 {
                     continue;
                 }
                 let levels = cascade.levels();
-                let ranges = levels.iter().flat_map(|level| &level.ranges).map(|(_, _, held)| held);
-                let held = cascade.raw().iter().map(|one| one.weight).sum::<f64>() + ranges.sum::<f64>();
-                assert_eq!((held, cascade.expired()), (weight, 0.0), "{disorder:?}");
+                let ranges = levels.iter().flat_map(|level| &level.ranges).map(|(_, _, stored)| stored);
+                let stored = cascade.raw().iter().map(|one| one.weight).sum::<f64>() + ranges.sum::<f64>();
+                assert_eq!((stored, cascade.expired()), (weight, 0.0), "{disorder:?}");
                 let now: Vec<Option<i64>> = levels.iter().map(|level| level.floor_ms).collect();
                 assert!(floors.iter().zip(&now).all(|(before, after)| before <= after), "floors fall: {disorder:?}");
                 assert!(now.windows(2).all(|pair| pair[0] >= pair[1]), "floors cross: {disorder:?}");
                 for level in &levels {
-                    for (low, high, held) in &level.ranges {
+                    for (low, high, stored) in &level.ranges {
                         assert!(level.floor_ms.is_none_or(|floor| *high > floor));
                         assert!(
-                            low == high || *held <= 2.0 * level.range_capacity,
-                            "{held} in a range of {}",
+                            low == high || *stored <= 2.0 * level.range_capacity,
+                            "{stored} in a range of {}",
                             level.range_capacity
                         );
                     }
@@ -262,7 +262,7 @@ fn memory_is_bounded_over_forty_horizons_of_bursts() {
     let (mut cascade, mut levels) = (CascadeSketch::new(shape), LevelsSketch::new(replicated));
     let mut seen = Exact::default();
     let mut random = Random::new(40);
-    let (mut depths, mut most, mut asked) = (Vec::new(), 0, 0);
+    let (mut depths, mut largest, mut checked) = (Vec::new(), 0, 0);
     for step in 0..40 * horizon_ms {
         let now_ms = 1_794_700_000_000 + step as i64;
         let burst = step / (4 * horizon_ms) % 2 == 1;
@@ -270,9 +270,9 @@ fn memory_is_bounded_over_forty_horizons_of_bursts() {
         for _ in 0..arrivals {
             let late = if random.below(5) == 0 { random.below(horizon_ms) } else { 0 };
             let one = Observation { time_ms: now_ms - late as i64, value: 0, label: 0, weight: 1.0 };
-            let taken = (cascade.insert(&one).is_ok(), levels.insert(&one).is_ok());
-            assert_eq!(taken.0, taken.1);
-            if taken.0 {
+            let accepted = (cascade.insert(&one).is_ok(), levels.insert(&one).is_ok());
+            assert_eq!(accepted.0, accepted.1);
+            if accepted.0 {
                 seen.seen.push(one);
             }
         }
@@ -286,14 +286,14 @@ fn memory_is_bounded_over_forty_horizons_of_bursts() {
             ends.min().is_none_or(|high_ms| high_ms > now_ms - horizon_ms as i64),
             "an expired range is still stored"
         );
-        most = most.max(cascade.entry_count()).max(levels.entry_count());
+        largest = largest.max(cascade.entry_count()).max(levels.entry_count());
         depths.push((step, cascade.levels().len(), levels.levels().2.len()));
         for width in [1, 10, 100, 500, horizon_ms] {
             let decay = Decay::window(width).unwrap();
             let exact = oracle::total(&seen.decayed(now_ms, &decay, horizon_ms));
             for count in [cascade.totals(now_ms, &decay), levels.totals(now_ms, &decay)].map(|t| t.unwrap().count()) {
                 assert!(count.covers(exact) && (count.value - exact).abs() <= 0.2 * exact, "{count:?} of {exact}");
-                asked += 1;
+                checked += 1;
             }
         }
     }
@@ -304,8 +304,8 @@ fn memory_is_bounded_over_forty_horizons_of_bursts() {
         deepest(&quiet).0 < deepest(&busy).0 && deepest(&quiet).1 < deepest(&busy).1,
         "levels are dropped after a burst: {depths:?}"
     );
-    assert!(most < 9000, "{most}");
-    assert!(asked >= 500 && cascade.expired() > 100_000.0, "{asked} {}", cascade.expired());
+    assert!(largest < 9000, "{largest}");
+    assert!(checked >= 500 && cascade.expired() > 100_000.0, "{checked} {}", cascade.expired());
 }
 
 /// P10: merged readings of partitions are within epsilon for any partitioning.

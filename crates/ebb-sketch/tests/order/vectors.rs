@@ -26,8 +26,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-fn close(ours: f64, theirs: f64, tolerance: f64) -> bool {
-    (ours - theirs).abs() <= tolerance * theirs.abs().max(1e-300)
+fn close(ours: f64, published: f64, tolerance: f64) -> bool {
+    (ours - published).abs() <= tolerance * published.abs().max(1e-300)
 }
 
 /// A decay as the vectors write it. A step function becomes a table of every age that can occur.
@@ -108,17 +108,17 @@ fn replicated_levels_match_the_vectors() {
         }
         let now_ms = vector["now"].as_i64().unwrap();
         assert_eq!(levels.newest_ms(), Some(now_ms));
-        let (raw, raw_floor_ms, held) = levels.levels();
+        let (raw, raw_floor_ms, views) = levels.levels();
         let floors: Vec<i64> =
-            [raw_floor_ms].into_iter().chain(held.iter().map(|l| l.floor_ms)).map(|f| f.unwrap_or(-1)).collect();
+            [raw_floor_ms].into_iter().chain(views.iter().map(|l| l.floor_ms)).map(|f| f.unwrap_or(-1)).collect();
         let expected: Vec<i64> = list(&vector["tau"]).iter().map(|tau| tau.as_i64().unwrap()).collect();
         assert_eq!(floors, expected, "{name}: floors");
-        let sizes: Vec<u64> = [raw].into_iter().chain(held.iter().map(|l| l.ranges.len())).map(|n| n as u64).collect();
+        let sizes: Vec<u64> = [raw].into_iter().chain(views.iter().map(|l| l.ranges.len())).map(|n| n as u64).collect();
         let expected: Vec<u64> = list(&vector["level_nodes"]).iter().map(|n| n.as_u64().unwrap()).collect();
         assert_eq!(sizes, expected, "{name}: ranges in the levels");
         let range = |r: &Value| (r[0].as_i64().unwrap(), r[1].as_i64().unwrap(), number(&r[2]));
         let expected: Vec<(i64, i64, f64)> = list(&vector["level1_nodes_lo_hi_c"]).iter().map(range).collect();
-        assert_eq!(held[0].ranges, expected, "{name}: the finest level");
+        assert_eq!(views[0].ranges, expected, "{name}: the finest level");
 
         for query in list(&vector["queries"]) {
             let window = Decay::window(query["w"].as_u64().unwrap()).unwrap();
@@ -160,7 +160,7 @@ fn division_ages_and_cells_match_the_vectors_at_every_clock() {
                 division.cells().map(|c| (u64::from(c.width), c.index, c.weight, c.oldest_ms, c.newest_ms)).collect();
             cells.sort_by_key(|cell| (cell.0, cell.1));
             let cell = |c: &Value| {
-                let int = |place: usize| c[place].as_i64().unwrap();
+                let int = |index: usize| c[index].as_i64().unwrap();
                 (c[0].as_u64().unwrap(), int(1), number(&c[2]), int(3), int(4))
             };
             let expected: Vec<_> = list(&snapshot["cells_k_i_w_mint_maxt"]).iter().map(cell).collect();
@@ -207,11 +207,11 @@ fn formulas_match_the_vectors() {
     let vector = vector("formulas");
     let (alpha, theta) = (number(&vector["poly_alpha"]), number(&vector["theta"]));
     let decay = Decay::polynomial(alpha, 1.0).unwrap();
-    for (place, b) in list(&vector["b_i"]).iter().enumerate() {
-        let ours = (1.0 + theta).powf(place as f64 / alpha) - 1.0;
+    for (index, b) in list(&vector["b_i"]).iter().enumerate() {
+        let ours = (1.0 + theta).powf(index as f64 / alpha) - 1.0;
         assert!((ours - number(b)).abs() < 1e-12);
         let weight = (1.0 + number(b)).powf(-alpha);
-        assert!(close(weight, (1.0 + theta).powi(-(place as i32)), 1e-12), "g falls by 1 + theta from b to b");
+        assert!(close(weight, (1.0 + theta).powi(-(index as i32)), 1e-12), "g falls by 1 + theta from b to b");
     }
     let shape = DivisionShape::new(decay, theta, 1 << 30, SummaryShape::totals()).unwrap();
     let ages: Vec<u64> = list(&vector["A_k_poly"]).iter().map(|age| age.as_u64().unwrap()).collect();
@@ -221,8 +221,8 @@ fn formulas_match_the_vectors() {
         let other = Decay::polynomial(number(&lemma["g_prime_alpha"]), 1.0).unwrap();
         let ours = division.check_theta(&other, 1.0).unwrap();
         // A cell of whole milliseconds is slightly narrower than the real interval, so its theta is slightly smaller.
-        let theirs = number(&lemma["theta_prime"]);
-        assert!(ours <= theirs * (1.0 + 1e-9) && ours > 0.95 * theirs, "{ours} {theirs}");
+        let published = number(&lemma["theta_prime"]);
+        assert!(ours <= published * (1.0 + 1e-9) && ours > 0.95 * published, "{ours} {published}");
     }
     for rule in list(&vector["alpha_count"]) {
         let (epsilon, halvings) = (number(&rule["eps"]), rule["K"].as_u64().unwrap());
@@ -263,7 +263,7 @@ fn the_papers_example_changes_its_heavy_hitter_as_time_passes() {
     }
 }
 
-/// What one structure answers to one prepared question.
+/// The readings of one method for one query.
 struct Reading {
     name: &'static str,
     totals: Totals,
@@ -281,34 +281,38 @@ fn check_guarantees(query: &Value, exact: &[(Observation, f64)], reading: &Readi
         assert!(within(&range["lo"], &range["hi"], rank.value), "{name}: {rank:?} of {range}");
         assert!(rank.covers(number(&range["exact"])), "{name}: {rank:?} of {range}");
     }
-    for asked in list(&query["quantile"]) {
-        let found = reading.values.quantile(number(&asked["phi"])).unwrap().unwrap();
-        let allowed = asked["min_ok"].as_u64().unwrap()..=asked["max_ok"].as_u64().unwrap();
-        assert!(allowed.contains(&found.value), "{name}: {found:?} of {asked}");
+    for expected_query in list(&query["quantile"]) {
+        let found = reading.values.quantile(number(&expected_query["phi"])).unwrap().unwrap();
+        let allowed = expected_query["min_ok"].as_u64().unwrap()..=expected_query["max_ok"].as_u64().unwrap();
+        assert!(allowed.contains(&found.value), "{name}: {found:?} of {expected_query}");
         // The prepared value is the first whose rank exceeds phi; ours is the first whose rank reaches it.
-        let exact = quantile(exact, number(&asked["phi"]));
-        assert!(exact <= asked["exact"].as_u64().unwrap());
+        let exact = quantile(exact, number(&expected_query["phi"]));
+        assert!(exact <= expected_query["exact"].as_u64().unwrap());
         assert!((found.lower..=found.upper).contains(&exact), "{name}: {found:?} of {exact}");
     }
-    for asked in list(&query["hh"]) {
-        let phi = number(&asked["phi"]);
+    for expected_query in list(&query["hh"]) {
+        let phi = number(&expected_query["phi"]);
         for mode in [TopMode::NoFalsePositives, TopMode::NoFalseNegatives] {
             let labels = reading.labels.top(phi, mode).unwrap().items.iter().map(|i| i.label as u64).collect();
             let values = reading.values.frequent(phi, mode).unwrap().items.iter().map(|i| i.item).collect();
-            check_heavy(asked, mode, labels, name);
-            check_heavy(asked, mode, values, name);
+            check_heavy(expected_query, mode, labels, name);
+            check_heavy(expected_query, mode, values, name);
         }
     }
 }
 
-fn check_heavy(asked: &Value, mode: TopMode, found: Vec<u64>, name: &str) {
-    let set = |key: &str| list(&asked[key]).iter().map(|x| x.as_u64().unwrap()).collect::<Vec<u64>>();
-    assert!(set("must").iter().all(|x| found.contains(x)), "{name} {mode:?}: {found:?} lacks some of {asked}");
-    assert!(found.iter().all(|x| set("may").contains(x)), "{name} {mode:?}: {found:?} has more than {asked}");
+fn check_heavy(expected_query: &Value, mode: TopMode, found: Vec<u64>, name: &str) {
+    let set = |key: &str| list(&expected_query[key]).iter().map(|x| x.as_u64().unwrap()).collect::<Vec<u64>>();
+    assert!(set("must").iter().all(|x| found.contains(x)), "{name} {mode:?}: {found:?} lacks some of {expected_query}");
+    assert!(found.iter().all(|x| set("may").contains(x)), "{name} {mode:?}: {found:?} has more than {expected_query}");
     let exact = set("exact");
     match mode {
-        TopMode::NoFalsePositives => assert!(found.iter().all(|x| exact.contains(x)), "{name}: {found:?} of {asked}"),
-        TopMode::NoFalseNegatives => assert!(exact.iter().all(|x| found.contains(x)), "{name}: {found:?} of {asked}"),
+        TopMode::NoFalsePositives => {
+            assert!(found.iter().all(|x| exact.contains(x)), "{name}: {found:?} of {expected_query}")
+        }
+        TopMode::NoFalseNegatives => {
+            assert!(exact.iter().all(|x| found.contains(x)), "{name}: {found:?} of {expected_query}")
+        }
     }
 }
 

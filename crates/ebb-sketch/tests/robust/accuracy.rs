@@ -91,9 +91,9 @@ fn shares_are_within_the_standard_error() {
 /// The share of seeds whose bounds hold, and the mean error.
 fn coverage(truth: f64, estimate: impl Fn(u64) -> Estimate) -> (f64, f64) {
     let estimates: Vec<Estimate> = seeds().map(estimate).collect();
-    let held = estimates.iter().filter(|e| e.covers(truth)).count();
+    let covered = estimates.iter().filter(|e| e.covers(truth)).count();
     let mean = estimates.iter().map(|e| e.value / truth - 1.0).sum::<f64>() / estimates.len() as f64;
-    (held as f64 / estimates.len() as f64, mean)
+    (covered as f64 / estimates.len() as f64, mean)
 }
 
 #[test]
@@ -106,13 +106,13 @@ fn sampled_bounds_hold_for_counts_value_sums_and_means() {
         let (count, sum) = (total(&|_| 1.0), total(&|e| f64::from(e.weight)));
         let value_sum = total(&|e| f64::from(e.weight) * e.value as f64);
         let answers = |seed| window_answers(&elements, 1000, &decay, seed);
-        for (name, (held, mean)) in [
+        for (name, (covered, mean)) in [
             ("count", coverage(count, |seed| answers(seed).observation_count())),
             ("value sum", coverage(value_sum, |seed| answers(seed).value_sum())),
             ("mean", coverage(value_sum / sum, |seed| answers(seed).mean().unwrap())),
         ] {
-            println!("{decay} {name}: bounds hold for {held:.3} of the seeds, mean error {mean:+.4}");
-            assert!(held >= 0.95, "{decay} {name}: {held}");
+            println!("{decay} {name}: bounds hold for {covered:.3} of the seeds, mean error {mean:+.4}");
+            assert!(covered >= 0.95, "{decay} {name}: {covered}");
             assert!(mean.abs() < 0.1, "{decay} {name}: {mean}");
         }
     }

@@ -74,7 +74,7 @@ fn answering_level_holds_every_live_sampled_integer() {
     }
 }
 
-/// The hash of the only copy, from_seed as the specification draws it.
+/// The hash of the only copy, as the specification draws it.
 fn sample_hash(spec: &IntegralSpec) -> SampleHash {
     let mut alone = IntegralSketch::new(spec);
     alone.insert(element(0, 1, 0, 1)).unwrap();
@@ -184,14 +184,14 @@ fn check_quantiles(answers: &SampleReading, truth: &Truth<'_>) {
 fn check_top(answers: &SampleReading, truth: &Truth<'_>) {
     for mode in [TopMode::NoFalsePositives, TopMode::NoFalseNegatives] {
         let top = answers.top(0.1, mode).unwrap();
-        let mut wanted: Vec<(u64, f64)> = (0..12).map(|v| (v, truth.share(|e| e.value == v))).collect();
-        wanted.retain(|(_, share)| *share >= 0.1);
-        wanted.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut expected: Vec<(u64, f64)> = (0..12).map(|v| (v, truth.share(|e| e.value == v))).collect();
+        expected.retain(|(_, share)| *share >= 0.1);
+        expected.sort_by(|a, b| b.1.total_cmp(&a.1));
         assert_eq!(
             top.items.iter().map(|i| i.item).collect::<Vec<_>>(),
-            wanted.iter().map(|w| w.0).collect::<Vec<_>>()
+            expected.iter().map(|w| w.0).collect::<Vec<_>>()
         );
-        assert!(top.items.iter().zip(&wanted).all(|(item, want)| (item.share - want.1).abs() < 1e-9));
+        assert!(top.items.iter().zip(&expected).all(|(item, share)| (item.share - share.1).abs() < 1e-9));
     }
 }
 

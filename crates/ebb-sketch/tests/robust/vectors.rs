@@ -138,9 +138,9 @@ fn merged_levels_match_the_corrected_vectors() {
 
 fn assert_level(expected: &Value, floor: i64, members: BTreeSet<(i64, ElementId)>) {
     assert_eq!(floor, expected[0].as_i64().unwrap_or(NO_FLOOR), "{expected}");
-    let wanted = expected[1].as_array().unwrap().iter();
-    let wanted = wanted.map(|member| (number(&member[0]) as i64, ElementId::from_bits(number(&member[1]) as u128)));
-    assert_eq!(members, wanted.collect(), "{expected}");
+    let ids = expected[1].as_array().unwrap().iter();
+    let ids = ids.map(|member| (number(&member[0]) as i64, ElementId::from_bits(number(&member[1]) as u128)));
+    assert_eq!(members, ids.collect(), "{expected}");
 }
 
 /// The vectors of one stream.

@@ -20,8 +20,8 @@ type PostOrderKey = (u64, u8);
 /// let mut tree = FillTree::new(8, 10.0);
 /// (0..30).for_each(|_| tree.insert(77, 1.0));
 /// // The root and its child are full; the grandchild holds the rest.
-/// let held: Vec<f64> = tree.ranges().map(|(_, _, weight)| *weight).collect();
-/// assert_eq!((tree.weight(), held), (30.0, vec![10.0, 10.0, 10.0]));
+/// let weights: Vec<f64> = tree.ranges().map(|(_, _, weight)| *weight).collect();
+/// assert_eq!((tree.weight(), weights), (30.0, vec![10.0, 10.0, 10.0]));
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct FillTree<M> {

@@ -167,3 +167,50 @@ impl<P: SampleSpec> DecayedSketch for RobustSketch<P> {
         Ok(sketch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::answer::TopMode;
+    use crate::aggregate::robust::{Accuracy, WindowSpec};
+
+    fn spec(fields: SampledFields) -> RobustSpec<WindowSpec> {
+        RobustSpec { sample: WindowSpec::new(Accuracy::new(0.1, 0.01).unwrap(), 9, 1_000, 3).unwrap(), fields }
+    }
+
+    fn observation(weight: f64) -> Observation {
+        Observation { time_ms: 5, value: 7, label: 8, weight }
+    }
+
+    #[test]
+    fn fractional_weight_is_rejected() {
+        let mut sketch = RobustSketch::from_spec(&spec(SampledFields::Values));
+        let error = sketch.observe(ElementId::from_bits(1), &observation(1.5)).unwrap_err();
+        assert_eq!(error, ObservationError::Weight { weight: 1.5, min: 1.0, max: 9.0 });
+        assert_eq!(sketch.entry_count(), 0);
+    }
+
+    #[test]
+    fn fields_decide_which_readings_are_kept() {
+        let window = Decay::window(100).unwrap();
+        for (fields, values, labels) in [
+            (SampledFields::Values, true, false),
+            (SampledFields::Labels, false, true),
+            (SampledFields::ValuesAndLabels, true, true),
+        ] {
+            let mut sketch = RobustSketch::from_spec(&spec(fields));
+            sketch.observe(ElementId::from_bits(1), &observation(2.0)).unwrap();
+            assert_eq!(sketch.totals(5, &window).unwrap().count().value, 2.0);
+            assert_eq!(sketch.values(5, &window).map(|v| v.weight_of(7).value).ok(), values.then_some(2.0));
+            let top = |labels: Labels| labels.top(0.5, TopMode::NoFalsePositives).unwrap().items[0].label;
+            assert_eq!(sketch.labels(5, &window).map(top).ok(), labels.then_some(8));
+        }
+    }
+
+    #[test]
+    fn merge_rejects_other_fields() {
+        let mut sketch = RobustSketch::from_spec(&spec(SampledFields::Values));
+        let other = RobustSketch::from_spec(&spec(SampledFields::Labels));
+        assert_eq!(sketch.merge(other), Err(MergeError::Different("fields")));
+    }
+}

@@ -36,7 +36,7 @@ impl SampleReading {
         self.estimate(value, (value / (1.0 + epsilon), upper), epsilon)
     }
 
-    /// The decayed number of observations, whatever their weight: Σ g.
+    /// The decayed number of observations, regardless of their weight: Σ g.
     pub fn observation_count(&self) -> Estimate {
         self.median_measurement(self.samples.iter().map(|sample| Some(sample.observation_count())))
             .unwrap_or_else(|| self.zero())

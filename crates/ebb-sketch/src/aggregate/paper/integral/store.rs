@@ -59,13 +59,13 @@ impl IntegralStore {
     /// the highest has the lowest floor. A key is above a floor if more integers than the first hit are alive at the floor,
     /// so the key need not be computed.
     #[inline]
-    fn is_wanted(&self, start: u64, element: &Element) -> bool {
-        let mut wanted = false;
+    fn is_relevant(&self, start: u64, element: &Element) -> bool {
+        let mut is_kept = false;
         self.hash.first_hits(start, element.weight, |hit| {
-            wanted = outlives(&self.decay, element, hit.first_hit, self.floors.of(usize::from(hit.to)));
-            !wanted
+            is_kept = outlives(&self.decay, element, hit.first_hit, self.floors.of(usize::from(hit.to)));
+            !is_kept
         });
-        wanted
+        is_kept
     }
 
     /// The keys of all elements that are above the floors.
@@ -133,7 +133,7 @@ impl SampleStore for IntegralStore {
         {
             return;
         }
-        if self.is_wanted(start, &element) {
+        if self.is_relevant(start, &element) {
             self.recent.note(start, 0, self.pool.len());
             self.pool.push(element);
             self.deferred += 1;
