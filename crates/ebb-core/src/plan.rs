@@ -15,7 +15,7 @@ use ebb_sketch::hash::KeyDigest;
 /// ```
 /// use std::sync::Arc;
 /// use ebb_core::{DedupSpec, EventSpec, FilterSpec, Plan, Reader, Seen};
-/// use ebb_sketch::{filter::timing::TimingSpec, hash::HashKey};
+/// use ebb_sketch::{filter::structure::timing::TimingSpec, hash::HashKey};
 ///
 /// let event = EventSpec::of_item(vec!["ip".parse()?, "ad".parse()?]);
 /// let filter = TimingSpec::time(86_400_000, 60_000, 1 << 20)?; // 24 h, 1 min of lateness, 1 MiB

@@ -132,7 +132,7 @@ pub(super) enum SketchShape {
 /// # use std::sync::Arc;
 /// # use ebb_core::{AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec, DedupSpec, EventSpec, FilterSpec};
 /// # use ebb_core::{KeyScope, Measure, Method, Plan, Reader, Record, Seen, Selection, Shard, Statistic, Weighting};
-/// # use ebb_sketch::{filter::timing::TimingSpec, hash::HashKey};
+/// # use ebb_sketch::{filter::structure::timing::TimingSpec, hash::HashKey};
 /// let spend = AggregateSpec::new(AggregateParameters {
 ///     name: "spend".into(),
 ///     of: Measure::Value,

@@ -45,7 +45,7 @@ pub const PREFETCH_BATCH: usize = 32;
 /// ```
 /// # use std::sync::Arc;
 /// # use ebb_core::{DedupSpec, EventSpec, FilterSpec, Plan, Question, Reader, Record, Seen, Shard, Verdict};
-/// # use ebb_sketch::{filter::timing::TimingSpec, hash::HashKey};
+/// # use ebb_sketch::{filter::structure::timing::TimingSpec, hash::HashKey};
 /// # let event = EventSpec::of_item(vec!["ip".parse()?, "ad".parse()?]);
 /// # let filter = TimingSpec::time(86_400_000, 60_000, 1 << 16)?;
 /// # let plan = Arc::new(Plan {

@@ -54,7 +54,7 @@ impl Shard {
     /// ```
     /// # use std::sync::Arc;
     /// # use ebb_core::{DedupSpec, EventSpec, FilterSpec, Plan, Reader, Record, Seen, Shard, Verdict};
-    /// # use ebb_sketch::{filter::timing::TimingSpec, hash::{HashKey, HashKeys}};
+    /// # use ebb_sketch::{filter::structure::timing::TimingSpec, hash::{HashKey, HashKeys}};
     /// # let plan = |keys: HashKeys| {
     /// #     let filter = TimingSpec::time(60_000, 0, 1 << 16).unwrap();
     /// #     Arc::new(Plan {
