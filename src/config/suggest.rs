@@ -74,7 +74,7 @@ mod tests {
         let known = ["window", "memory", "error", "lateness", "seen"];
         for (name, near) in [
             ("windw", Some("window")),
-            ("WindowConfig", Some("window")),
+            ("Window", Some("window")),
             ("wnidow", Some("window")),
             ("eror", Some("error")),
             ("sene", Some("seen")),
