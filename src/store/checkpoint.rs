@@ -23,9 +23,9 @@ pub struct CheckpointReceipt {
     pub bytes: u64,
 }
 
-/// A checkpoint read from the store.
+/// A checkpoint that was read from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredCheckpoint {
+pub struct LoadedCheckpoint {
     pub next: NextOffset,
     pub state: Vec<u8>,
     pub generation: u64,
@@ -34,7 +34,7 @@ pub struct StoredCheckpoint {
 /// The newest usable checkpoint, and the newer generations that were refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadOutcome {
-    pub checkpoint: Option<StoredCheckpoint>,
+    pub checkpoint: Option<LoadedCheckpoint>,
     pub refused: Vec<(u64, CheckpointRefusal)>,
 }
 
@@ -143,7 +143,7 @@ impl Store {
             match state {
                 Err(refusal) => outcome.refused.push((generation, refusal)),
                 Ok((next, state)) => {
-                    outcome.checkpoint = Some(StoredCheckpoint { next, state, generation });
+                    outcome.checkpoint = Some(LoadedCheckpoint { next, state, generation });
                     break;
                 }
             }

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use checkpoint::{CheckpointReceipt, LoadOutcome, StoredCheckpoint};
+pub use checkpoint::{CheckpointReceipt, LoadOutcome, LoadedCheckpoint};
 pub use error::StoreError;
 pub use journal::{JournalBatch, JournalBounds};
 pub use journal_entry::{JournalRecord, ReplayedRecord};
