@@ -204,7 +204,7 @@ fn rejoined_member_commits_nothing_before_it_has_processed_its_loss() {
     let mut producer = Producer::transactional(&settings, "members", 1 << 20).expect("create a producer");
     producer.begin_transaction().expect("begin a transaction");
     let refused = producer.send_offsets(&group, &position()).expect_err("offsets of a lost partition");
-    assert!(refused.to_string().contains("the group has changed"), "{refused}");
+    assert!(refused.to_string().contains("the group has rebalanced"), "{refused}");
     group.commit(&position()).expect_err("offsets of a lost partition");
 
     let event = next_change(&mut consumer);

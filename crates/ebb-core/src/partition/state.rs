@@ -160,7 +160,11 @@ impl PartitionState {
             }
             PartitionEvent::RestoreFailed(epoch) if self.is_restoring(epoch) => self.retry(now),
             PartitionEvent::Positioned(epoch) => self.positioned(epoch),
-            PartitionEvent::PositionFailed(epoch) if epoch == self.epoch => self.retry(now),
+            PartitionEvent::PositionFailed(epoch)
+                if epoch == self.epoch && matches!(self.stage, Stage::PositionDue { .. }) =>
+            {
+                self.retry(now);
+            }
             PartitionEvent::CaughtUp(epoch) if epoch == self.epoch => self.caught_up(),
             PartitionEvent::Refused(reason) => {
                 if !matches!(self.stage, Stage::Unassigned | Stage::Draining(_)) {
