@@ -142,7 +142,8 @@ impl Consumer {
         while self.has_queued_events() {
             self.poll_once(Duration::ZERO);
         }
-        lock(&self.inner.context().tracker).distrust_pending();
+        let now = self.membership();
+        lock(&self.inner.context().tracker).distrust_pending(now);
     }
 
     /// Answers [`ConsumerEvent::Assigned`]: holds the partitions and reads each from its offset. One without an offset is held,
@@ -155,9 +156,26 @@ impl Consumer {
             let start = start.map_or(Offset::End, |start| Offset::Offset(start.0 as i64));
             list.add_partition_offset(&partition.topic, partition.partition as i32, start).map_err(end)?;
         }
+        let earlier_answer = lock(&self.inner.context().tracker).take_earlier_answer();
         let assigned = self.inner.incremental_assign(&list).map_err(end);
+        if let Some(before) = earlier_answer {
+            self.require_unchanged(before)?;
+        }
         self.distrust_pending();
         assigned
+    }
+
+    /// Partitions were not held for a moment in which the client may have joined again without claiming them. If it has,
+    /// they may belong to another member and nobody will say so; if it has not, the next rebalance is not trusted.
+    fn require_unchanged(&self, before: Option<Membership>) -> Result<(), Fault> {
+        if !self.uses_classic_protocol {
+            return Ok(());
+        }
+        if self.membership() != before {
+            return Err(Fault::new("assigning", Remedy::End, "the group rebalanced meanwhile"));
+        }
+        lock(&self.inner.context().tracker).reassigned(before);
+        Ok(())
     }
 
     /// Reads held partitions from these offsets on and discards what was fetched before. Returns the partitions that could
@@ -205,14 +223,7 @@ impl Consumer {
         let before = self.membership();
         self.unassign(&starts.iter().map(|(partition, _)| partition.clone()).collect::<Vec<_>>())?;
         self.assign(&starts)?;
-        if !self.uses_classic_protocol {
-            return Ok(());
-        }
-        if self.membership() != before {
-            return Err(Fault::new("reassigning", Remedy::End, "the group rebalanced meanwhile"));
-        }
-        lock(&self.inner.context().tracker).reassigned(before);
-        Ok(())
+        self.require_unchanged(before)
     }
 
     /// Has the partition's records delivered to a queue of their own.

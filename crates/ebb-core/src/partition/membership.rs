@@ -5,8 +5,8 @@
 //! lost everything. Four properties of librdkafka make that dangerous, and each has its rule here:
 //!
 //! 1. Any call that assigns or releases partitions is taken as the answer to whatever rebalance is pending, also one that
-//!    the application has not polled yet. After every such call the pending revocations count as losses
-//!    ([`MembershipTracker::distrust_pending`]).
+//!    the application has not polled yet. After every such call the pending revocations count as losses, and pending
+//!    assignments are only good for the membership of that moment ([`MembershipTracker::distrust_pending`]).
 //! 2. A poll that returns nothing may have served a statistic while a callback is still queued. The membership is settled
 //!    only when the client's queue is empty ([`MembershipTracker::settle`]).
 //! 3. A partition that was released and assigned again is not claimed by a join that happened in between. The next
@@ -62,13 +62,15 @@ pub struct MembershipTracker<P, E> {
     member: Option<String>,
     /// The membership under which partitions were last released and assigned again, until the group has rebalanced.
     reassigned_under: Option<Option<Membership>>,
+    /// The membership under which a pending assignment was answered by another call, until it is answered itself.
+    answered_under: Option<Option<Membership>>,
     /// The membership whose consequences have all been dealt with.
     settled: Option<Membership>,
 }
 
 impl<P, E> Default for MembershipTracker<P, E> {
     fn default() -> Self {
-        Self { pending: VecDeque::new(), member: None, reassigned_under: None, settled: None }
+        Self { pending: VecDeque::new(), member: None, reassigned_under: None, answered_under: None, settled: None }
     }
 }
 
@@ -88,6 +90,13 @@ impl<P, E> MembershipTracker<P, E> {
     pub fn next(&mut self, now: Option<Membership>, holds_any: bool) -> Option<GroupEvent<P, E>> {
         let mut event = self.pending.pop_front()?;
         let is_last = !self.pending.iter().any(GroupEvent::is_rebalance);
+        if let GroupEvent::Assigned(partitions) = &mut event
+            && self.answered_under.as_ref().is_some_and(|then| *then != now)
+        {
+            // The group took the call for the whole answer, has rebalanced since, and may have assigned them to others.
+            self.answered_under = None;
+            event = GroupEvent::Lost(std::mem::take(partitions));
+        }
         if matches!(event, GroupEvent::Assigned(_) | GroupEvent::Revoked(_)) {
             if self.has_rebalanced(now.as_ref()) {
                 self.reassigned_under = None;
@@ -111,10 +120,21 @@ impl<P, E> MembershipTracker<P, E> {
         Some(event)
     }
 
-    /// To be called after partitions were assigned, released or sought, once every queued callback is pushed: the client
-    /// has taken that call for the answer to all of them.
-    pub fn distrust_pending(&mut self) {
+    /// To be called after partitions were assigned or released, once every queued callback is pushed: the client has taken
+    /// that call for the answer to all of them. `now` is the membership after the call.
+    pub fn distrust_pending(&mut self, now: Option<Membership>) {
         self.pending = self.pending.drain(..).map(GroupEvent::distrusted).collect();
+        let is_assignment = |event: &GroupEvent<P, E>| matches!(event, GroupEvent::Assigned(all) if !all.is_empty());
+        if self.pending.iter().any(is_assignment) {
+            self.answered_under.get_or_insert(now);
+        }
+    }
+
+    /// To be called when an assignment is answered. Returns the membership under which the client has taken another call for
+    /// the answer, if it has: if the membership has changed since, the partitions may belong to others; if not, the
+    /// partitions count as [`reassigned`](Self::reassigned).
+    pub fn take_earlier_answer(&mut self) -> Option<Option<Membership>> {
+        self.answered_under.take()
     }
 
     /// To be called after partitions were released and assigned again under the membership `before`.

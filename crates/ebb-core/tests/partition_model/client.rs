@@ -34,7 +34,7 @@ pub struct Client {
 impl Client {
     /// The membership that the client has now.
     pub fn membership(&self) -> Option<Membership> {
-        let member = self.member.filter(|_| !self.is_lost)?;
+        let member = self.member.filter(|_| !self.is_lost && self.generation > 0)?;
         Some(Membership { member: member.to_string(), generation: self.generation })
     }
 

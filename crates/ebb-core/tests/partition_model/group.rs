@@ -183,7 +183,13 @@ impl Group {
     }
 
     pub fn dump(&self) {
-        println!("   coord gen {} members {:?} need {} committed {:?}", self.coordinator.generation, self.coordinator.members, self.coordinator.needs_rebalance, self.coordinator.committed);
+        println!(
+            "   coord gen {} members {:?} need {} committed {:?}",
+            self.coordinator.generation,
+            self.coordinator.members,
+            self.coordinator.needs_rebalance,
+            self.coordinator.committed
+        );
         for (i, one) in self.instances.iter().enumerate().filter(|(_, one)| one.is_alive) {
             let ph: Vec<_> = one.states.iter().map(|s| (s.phase(), s.is_held())).collect();
             println!("   {i}: client {:?} tracker {:?} phases {ph:?} loaded {:?}", one.client, one.tracker, one.loaded);
@@ -350,7 +356,8 @@ impl Group {
             }
         }
         if self.guards.distrusts_pending {
-            self.instances[i].tracker.distrust_pending();
+            let now = self.instances[i].membership(self.guards);
+            self.instances[i].tracker.distrust_pending(now);
         }
     }
 
@@ -373,7 +380,16 @@ impl Group {
                 held.push((*p, epoch));
             }
         }
+        let earlier_answer = self.instances[i].tracker.take_earlier_answer();
         self.call(i, |client| client.assign(set));
+        if let Some(before) = earlier_answer {
+            if self.instances[i].membership(self.guards) != before {
+                // The service ends in this case.
+                self.instances[i] = Instance::default();
+                return;
+            }
+            self.instances[i].tracker.reassigned(before);
+        }
         held.into_iter().for_each(|(p, epoch)| self.step(i, p, PartitionEvent::Positioned(epoch)));
     }
 
@@ -417,7 +433,8 @@ impl Group {
 
     fn release_refused(&mut self, i: usize) {
         let now = self.now;
-        let is_refused = |one: &Instance, p: usize| one.states[p].actions(now).consumer == Some(ConsumerAction::Release);
+        let is_refused =
+            |one: &Instance, p: usize| one.states[p].actions(now).consumer == Some(ConsumerAction::Release);
         let refused: Vec<usize> = (0..PARTITIONS).filter(|p| is_refused(&self.instances[i], *p)).collect();
         if !refused.is_empty() {
             self.release(i, |p| refused.contains(&p));
@@ -445,7 +462,9 @@ impl Group {
 
     fn restore_due(&mut self, i: usize) {
         for p in 0..PARTITIONS {
-            let Some(WorkerAction::Restore(epoch)) = self.instances[i].states[p].actions(self.now).worker else { continue };
+            let Some(WorkerAction::Restore(epoch)) = self.instances[i].states[p].actions(self.now).worker else {
+                continue;
+            };
             if self.instances[i].fails_restores {
                 self.coverage.count(Kind::RestoreFailed);
                 self.step(i, p, PartitionEvent::RestoreFailed(epoch));
@@ -538,6 +557,10 @@ impl Group {
                 self.instances[i] = Instance::default();
             }
         }
+        let current: Vec<Option<u32>> = self.instances.iter().map(|one| one.client.member).collect();
+        let gone = self.coordinator.members.iter().filter(|(id, member)| current[member.instance] != Some(**id));
+        let gone: Vec<u32> = gone.map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|member| self.coordinator.evict(member));
         self.start(0);
         for _ in 0..QUIET_ROUNDS {
             self.quiet_round()?;
