@@ -91,6 +91,7 @@ impl<P, E> MembershipTracker<P, E> {
         let mut event = self.pending.pop_front()?;
         let is_last = !self.pending.iter().any(GroupEvent::is_rebalance);
         if let GroupEvent::Assigned(partitions) = &mut event
+            && !partitions.is_empty()
             && self.answered_under.as_ref().is_some_and(|then| *then != now)
         {
             // The group took the call for the whole answer, has rebalanced since, and may have assigned them to others.
@@ -122,10 +123,22 @@ impl<P, E> MembershipTracker<P, E> {
 
     /// To be called after partitions were assigned or released, once every queued callback is pushed: the client has taken
     /// that call for the answer to all of them. `now` is the membership after the call.
+    ///
+    /// Every rebalance ends with one assignment, which may be empty. One that is followed by another is therefore outdated,
+    /// and its partitions may belong to others; the last one is good for as long as the membership stays.
     pub fn distrust_pending(&mut self, now: Option<Membership>) {
-        self.pending = self.pending.drain(..).map(GroupEvent::distrusted).collect();
-        let is_assignment = |event: &GroupEvent<P, E>| matches!(event, GroupEvent::Assigned(all) if !all.is_empty());
-        if self.pending.iter().any(is_assignment) {
+        let is_assignment = |event: &GroupEvent<P, E>| matches!(event, GroupEvent::Assigned(_));
+        let last = self.pending.iter().rposition(is_assignment);
+        for (index, event) in self.pending.iter_mut().enumerate() {
+            match event {
+                GroupEvent::Assigned(partitions) if Some(index) != last && !partitions.is_empty() => {
+                    *event = GroupEvent::Lost(std::mem::take(partitions));
+                }
+                GroupEvent::Revoked(partitions) => *event = GroupEvent::Lost(std::mem::take(partitions)),
+                GroupEvent::Assigned(_) | GroupEvent::Lost(_) | GroupEvent::MemberIdChanged | GroupEvent::Other(_) => {}
+            }
+        }
+        if last.is_some() {
             self.answered_under.get_or_insert(now);
         }
     }

@@ -20,7 +20,9 @@ const QUIET_ROUNDS: usize = 40;
 pub enum Violation {
     /// An accepted commit does not continue where the last one ended: records are lost or processed twice.
     Commit { partition: usize, committed: u64, base: u64 },
-    /// A partition does not come to be live on exactly one instance.
+    /// The group assigns a partition to nobody and does not notice.
+    Orphan { partition: usize },
+    /// After a rebalance without faults a partition is not live on exactly one instance.
     Owners { partition: usize, live: Vec<usize> },
 }
 
@@ -180,20 +182,6 @@ impl Group {
         self.progress();
         self.now += Duration::from_millis(150);
         Ok(())
-    }
-
-    pub fn dump(&self) {
-        println!(
-            "   coord gen {} members {:?} need {} committed {:?}",
-            self.coordinator.generation,
-            self.coordinator.members,
-            self.coordinator.needs_rebalance,
-            self.coordinator.committed
-        );
-        for (i, one) in self.instances.iter().enumerate().filter(|(_, one)| one.is_alive) {
-            let ph: Vec<_> = one.states.iter().map(|s| (s.phase(), s.is_held())).collect();
-            println!("   {i}: client {:?} tracker {:?} phases {ph:?} loaded {:?}", one.client, one.tracker, one.loaded);
-        }
     }
 
     // The group.
@@ -547,7 +535,7 @@ impl Group {
 
     // The end of a sequence.
 
-    /// Ends all faults; every partition must come to be live on exactly one instance, and be committed by it.
+    /// Ends all faults; every partition must be assigned and, after a rebalance, be live on exactly one instance.
     pub fn quiesce(&mut self) -> Checked {
         for i in 0..INSTANCES {
             self.instances[i].fails_restores = false;
@@ -565,6 +553,15 @@ impl Group {
         for _ in 0..QUIET_ROUNDS {
             self.quiet_round()?;
         }
+        let assigned = self.assigned();
+        if let Some(partition) = (0..PARTITIONS).find(|p| !contains(assigned, *p)) {
+            return Err(Violation::Orphan { partition });
+        }
+        // A partition that the client gave up while the group considers it assigned is assigned again by a rebalance.
+        self.coordinator.needs_rebalance = true;
+        for _ in 0..QUIET_ROUNDS {
+            self.quiet_round()?;
+        }
         for p in 0..PARTITIONS {
             let is_live = |i: &usize| self.instances[*i].states[p].phase() == Phase::Live;
             let live: Vec<usize> = (0..INSTANCES).filter(is_live).collect();
@@ -575,14 +572,26 @@ impl Group {
         Ok(())
     }
 
+    fn assigned(&self) -> Partitions {
+        self.coordinator.members.values().fold(0, |set, member| set | member.assigned)
+    }
+
     fn quiet_round(&mut self) -> Checked {
         self.now += Duration::from_secs(10);
-        let assigned = self.coordinator.members.values().fold(0, |set, member| set | member.assigned);
+        let assigned = self.assigned();
         let has_orphans = (0..PARTITIONS).any(|p| !contains(assigned, p));
         if has_orphans && self.guards.detects_orphans {
             self.coordinator.needs_rebalance = true;
         }
+        // An orchestrator restarts what has ended.
+        if self.instances[0].client.member.is_none() {
+            self.expire_session(0);
+            self.start(0);
+        }
         for i in 0..INSTANCES {
+            if !self.instances[i].is_alive {
+                self.expire_session(i);
+            }
             self.notice_expiry(i);
             self.progress();
             self.poll(i)?;
