@@ -6,8 +6,8 @@
 //! - W4: an event is folded and answered only after the log has it; what is answered survives a kill.
 //! - W5: a thread that panics ends the process, because what it owned would have no owner.
 //!
-//! [`worker`] is the loop of one worker, over a [`log`]: the journal of the embedded service or Kafka. [`partition_cell`]
-//! holds the state machine of each partition. [`stream`] and [`queries`] are what the rest of the service uses.
+//! `worker` is the loop of one worker, over a `log`: the journal of the embedded service or Kafka. `partition_cell`
+//! holds the state machine of each partition. `stream` and `queries` are what the rest of the service uses.
 
 mod checkpointer;
 #[cfg(any(feature = "fault-points", feature = "mutants"))]

@@ -41,6 +41,9 @@ pub(super) struct LoadedShard<C> {
     storing: Option<oneshot::Receiver<StoredCheckpoint>>,
 }
 
+/// Checkpoints that were not used, by generation.
+type Refusals = Vec<(u64, CheckpointRefusal)>;
+
 /// Whether a checkpoint could be handed to the checkpoint thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handover {
@@ -105,7 +108,7 @@ impl<L: Log> PartitionSlot<L> {
         store: &Store,
         mut limit: Option<NextOffset>,
         decode: &impl Fn(&[u8]) -> Result<T, CodecError>,
-    ) -> Result<(Option<(T, StoredCheckpoint)>, Vec<(u64, CheckpointRefusal)>), String> {
+    ) -> Result<(Option<(T, StoredCheckpoint)>, Refusals), String> {
         let reader = &self.plan.reader;
         // During a key rotation there are checkpoints under both keys.
         let is_expected = |reason: &CheckpointRefusal| match reason {

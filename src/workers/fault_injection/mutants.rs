@@ -78,6 +78,10 @@ pub(in crate::workers) struct RecoveryRules {
 }
 
 impl RecoveryRules {
+    pub(in crate::workers) fn new() -> Self {
+        Self::default()
+    }
+
     pub(in crate::workers) fn offset_to_commit(&self, position: NextOffset) -> NextOffset {
         match () {
             () if is_active(Mutant::OffsetNotPlusOne) => NextOffset(position.0.saturating_sub(1)),

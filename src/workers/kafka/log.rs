@@ -99,7 +99,7 @@ impl KafkaLog {
             has_fenced: false,
             tail_reader: None,
             watchdog: Watchdog::start()?,
-            rules: RecoveryRules::default(),
+            rules: RecoveryRules::new(),
             emitter: Emitter::default(),
             ingest: Ingest::default(),
             snapshots: SnapshotWriter::default(),

@@ -11,10 +11,14 @@ use crate::kafka::{CommitOutcome, Fault, Group, OffsetCommit};
 use ebb_core::{NextOffset, Shard};
 
 /// The rules of recovery.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::workers) struct RecoveryRules;
 
 impl RecoveryRules {
+    pub(in crate::workers) fn new() -> Self {
+        Self
+    }
+
     /// The committed offset is the next one to read.
     #[inline(always)]
     pub(in crate::workers) fn offset_to_commit(&self, position: NextOffset) -> NextOffset {

@@ -24,7 +24,7 @@ fn sequences() -> u64 {
 
 fn run_random(seed: u64, guards: Guards) -> Result<(), Violation> {
     let mut random = Random::new(seed);
-    let mut group = Group::new(guards, seed % 2 == 0);
+    let mut group = Group::new(guards, seed.is_multiple_of(2));
     for _ in 0..20 + random.below(30) {
         let operation = Operation::random(&mut random);
         group.perform(operation)?;
@@ -66,7 +66,7 @@ fn random_sequences_reach_every_kind_of_event() {
     let mut seen = group::Coverage::default();
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
-        let mut group = Group::new(Guards::default(), seed % 2 == 0);
+        let mut group = Group::new(Guards::default(), seed.is_multiple_of(2));
         for _ in 0..40 {
             group.perform(Operation::random(&mut random)).expect("no violation");
         }
