@@ -103,7 +103,7 @@ pub struct KafkaOptions {
 }
 
 /// Batches that may wait for one worker; more stay in librdkafka's queues (K6).
-const FEED_CAPACITY: usize = 32;
+const FEED_CAPACITY: usize = 8;
 
 /// What the poll thread sends to a worker.
 #[derive(Debug)]
