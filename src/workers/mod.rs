@@ -16,6 +16,7 @@ mod hooks;
 mod journal;
 mod kafka;
 mod log;
+mod maintenance;
 mod messages;
 mod partition_cell;
 mod pool;
@@ -30,10 +31,11 @@ pub use kafka::fuzzed;
 pub use kafka::{
     Delivery, KafkaOptions, OVERSIZE, OutputTopics, SnapshotTopic, StartPosition, StreamLayouts, StreamSpec, Target,
 };
+pub use maintenance::PartitionCheckpoint;
 pub use messages::{
     AggregateQueryError, Decision, Detail, PartitionStatus, QueryError, RecordError, RecordReceipt, StoredCheckpoint,
     Submission,
 };
 pub use pool::{StartError, Workers, WorkersOptions};
-pub use queries::{AtLeast, CountBatch, DecisionBatch, MergedAnswer, PartitionCheckpoint};
+pub use queries::{AtLeast, CountBatch, DecisionBatch, MergedAnswer};
 pub use stream::{Readiness, ShardPlacement, StartupProgress, Stream, StreamLayout, Streams};

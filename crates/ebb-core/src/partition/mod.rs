@@ -7,7 +7,7 @@
 //!
 //! Brokers check the member id and the generation of a commit, not who owns the partition. Both types exist to close that
 //! gap: a partition is committed only by the instance that the group assigned it to, and only from state that was restored
-//! under that assignment. `tests/partition_model.rs` checks this against a simulated group.
+//! under that assignment. `tests/partition_model` checks this against a simulated group.
 
 mod membership;
 mod state;

@@ -1,17 +1,16 @@
-//! The simulated group: operations, the shell of each instance, and the checks.
+//! The simulated group: what operations do to it, and the checks.
 
 use std::time::{Duration, Instant};
 
-use ebb_core::NextOffset;
-use ebb_core::partition::{ConsumerAction, GroupEvent, PartitionEvent, Phase, Revocation, WorkerAction};
-use ebb_sketch::random::Random;
+use ebb_core::partition::Phase;
 
 use crate::client::Queued;
-use crate::coordinator::{Claim, Coordinator, Partitions, contains, members_of};
-use crate::instance::{Guards, Instance, Loaded};
+use crate::coordinator::{Claim, Coordinator, Partitions, contains};
+use crate::instance::{Guards, Instance};
+use crate::operation::{Coverage, Kind, Operation};
 
 pub const PARTITIONS: usize = 3;
-const INSTANCES: usize = 3;
+pub const INSTANCES: usize = 3;
 /// Rounds after which every partition must have an owner once the faults have ended.
 const QUIET_ROUNDS: usize = 40;
 
@@ -26,114 +25,18 @@ pub enum Violation {
     Owners { partition: usize, live: Vec<usize> },
 }
 
-/// One step of a sequence; the first number is an instance, the second a partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    Start(usize),
-    Crash(usize),
-    Stop(usize),
-    Poll(usize),
-    /// Polls, and the client does not join again yet.
-    PollWithoutRejoin(usize),
-    Fold(usize, usize),
-    /// Fetches records that reach the worker later.
-    Fetch(usize, usize),
-    Deliver(usize, usize),
-    Commit(usize),
-    /// The commit is accepted, and nobody hears of it.
-    CommitInDoubt(usize),
-    Restore(usize),
-    FailRestores(usize),
-    /// The fetcher of a partition stops: it is rolled back, released and assigned again.
-    StopFetcher(usize, usize),
-    Refuse(usize, usize),
-    QueueStatistic(usize),
-    /// The coordinator removes the member.
-    ExpireSession(usize),
-    /// The client hears that its member was removed.
-    NoticeExpiry(usize),
-    /// A static member joins under a new id without hearing that it was removed.
-    RejoinSilently(usize),
-    /// The group rebalances with another preference.
-    Rebalance(usize),
-}
-
-impl Operation {
-    pub fn random(random: &mut Random) -> Self {
-        let i = random.below(INSTANCES as u64) as usize;
-        let p = random.below(PARTITIONS as u64) as usize;
-        match random.below(40) {
-            0..=2 => Self::Start(i),
-            3 => Self::Crash(i),
-            4 => Self::Stop(i),
-            5..=14 => Self::Poll(i),
-            15 => Self::PollWithoutRejoin(i),
-            16..=20 => Self::Fold(i, p),
-            21 => Self::Fetch(i, p),
-            22 => Self::Deliver(i, p),
-            23..=25 => Self::Commit(i),
-            26 => Self::CommitInDoubt(i),
-            27..=28 => Self::Restore(i),
-            29 => Self::FailRestores(i),
-            30 => Self::StopFetcher(i, p),
-            31 => Self::Refuse(i, p),
-            32 => Self::QueueStatistic(i),
-            33..=34 => Self::ExpireSession(i),
-            35..=36 => Self::NoticeExpiry(i),
-            37 => Self::RejoinSilently(i),
-            _ => Self::Rebalance(i),
-        }
-    }
-}
-
-/// How often each kind of event happened.
-#[derive(Debug, Clone, Default)]
-pub struct Coverage {
-    counts: [u64; 11],
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Assigned,
-    Revoked,
-    Lost,
-    MemberIdChanged,
-    Commit,
-    Fenced,
-    Doubt,
-    LateFetch,
-    RestoreFailed,
-    Seek,
-    OutdatedCommit,
-}
-
-impl Coverage {
-    fn count(&mut self, kind: Kind) {
-        self.counts[kind as usize] += 1;
-    }
-
-    pub fn add(&mut self, other: &Self) {
-        self.counts.iter_mut().zip(other.counts).for_each(|(sum, one)| *sum += one);
-    }
-
-    /// Every kind but the last must happen; commits of outdated state are stopped by a second line of defence.
-    pub fn is_complete(&self) -> bool {
-        self.counts[..Kind::OutdatedCommit as usize].iter().all(|count| *count > 0)
-    }
-}
-
 pub struct Group {
-    guards: Guards,
-    is_static: bool,
-    coordinator: Coordinator,
-    instances: [Instance; INSTANCES],
-    now: Instant,
+    pub guards: Guards,
+    pub is_static: bool,
+    pub coordinator: Coordinator,
+    pub instances: [Instance; INSTANCES],
+    pub now: Instant,
     /// Clients act on the group as soon as they are called.
-    is_eager: bool,
+    pub is_eager: bool,
     pub coverage: Coverage,
 }
 
-type Checked = Result<(), Violation>;
+pub type Checked = Result<(), Violation>;
 
 impl Group {
     pub fn new(guards: Guards, is_static: bool) -> Self {
@@ -183,8 +86,6 @@ impl Group {
         self.now += Duration::from_millis(150);
         Ok(())
     }
-
-    // The group.
 
     fn start(&mut self, i: usize) {
         if self.instances[i].is_alive {
@@ -241,7 +142,7 @@ impl Group {
     }
 
     /// What clients and the coordinator do on their own.
-    fn progress(&mut self) {
+    pub fn progress(&mut self) {
         if !self.is_eager {
             return;
         }
@@ -274,266 +175,6 @@ impl Group {
             }
         }
     }
-
-    // The shell of an instance.
-
-    fn poll(&mut self, i: usize) -> Checked {
-        if !self.instances[i].is_alive {
-            return Ok(());
-        }
-        let mut event = self.next_event(i);
-        if event.is_none() {
-            self.poll_once(i);
-            event = self.next_event(i);
-        }
-        match event {
-            None => self.settle(i),
-            Some(GroupEvent::Assigned(partitions)) => self.assign(i, &partitions),
-            Some(GroupEvent::Revoked(partitions)) => {
-                self.coverage.count(Kind::Revoked);
-                self.revoke(i, &partitions, Revocation::Graceful)?;
-            }
-            Some(GroupEvent::Lost(partitions)) => {
-                self.coverage.count(Kind::Lost);
-                self.revoke(i, &partitions, Revocation::Lost)?;
-            }
-            Some(GroupEvent::MemberIdChanged) => {
-                self.coverage.count(Kind::MemberIdChanged);
-                self.roll_back_all(i);
-            }
-            Some(GroupEvent::Other(())) => {}
-        }
-        self.seek_restored(i);
-        self.release_refused(i);
-        Ok(())
-    }
-
-    fn next_event(&mut self, i: usize) -> Option<GroupEvent<usize, ()>> {
-        let instance = &mut self.instances[i];
-        let (now, holds_any) = (instance.membership(self.guards), instance.holds_any());
-        instance.tracker.next(now, holds_any)
-    }
-
-    /// Takes one entry off the client's queue; whether it was a callback.
-    fn poll_once(&mut self, i: usize) -> bool {
-        let Instance { client, tracker, .. } = &mut self.instances[i];
-        let list = |set: Partitions| members_of(set).collect::<Vec<_>>();
-        match client.queue.pop_front() {
-            Some(Queued::Assign(set)) => tracker.push(GroupEvent::Assigned(list(set))),
-            Some(Queued::Revoke(set)) if client.is_lost => tracker.push(GroupEvent::Lost(list(set))),
-            Some(Queued::Revoke(set)) => tracker.push(GroupEvent::Revoked(list(set))),
-            Some(Queued::Statistic) | None => return false,
-        }
-        true
-    }
-
-    fn settle(&mut self, i: usize) {
-        let instance = &mut self.instances[i];
-        let queue_is_empty = instance.client.queue.is_empty() || !self.guards.drains_queue;
-        let (now, holds_any) = (instance.membership(self.guards), instance.holds_any());
-        instance.tracker.settle(now, holds_any, queue_is_empty);
-    }
-
-    /// Calls the client, which acts on the group at once, and deals with the consequences.
-    fn call(&mut self, i: usize, call: impl FnOnce(&mut crate::client::Client)) {
-        call(&mut self.instances[i].client);
-        self.progress();
-        while !self.instances[i].client.queue.is_empty() {
-            if !self.poll_once(i) && !self.guards.drains_queue {
-                break;
-            }
-        }
-        if self.guards.distrusts_pending {
-            let now = self.instances[i].membership(self.guards);
-            self.instances[i].tracker.distrust_pending(now);
-        }
-    }
-
-    fn step(&mut self, i: usize, p: usize, event: PartitionEvent) {
-        let now = self.now;
-        self.instances[i].states[p].step(event, now);
-    }
-
-    fn assign(&mut self, i: usize, partitions: &[usize]) {
-        self.coverage.count(Kind::Assigned);
-        partitions.iter().for_each(|p| self.step(i, *p, PartitionEvent::Assigned));
-        self.restore_due(i);
-        let (now, mut set) = (self.now, 0);
-        let mut held = Vec::new();
-        for p in partitions {
-            if let Some(ConsumerAction::Hold(epoch, start)) = self.instances[i].states[*p].actions(now).consumer
-                && (start.is_some() || self.guards.holds_while_restoring)
-            {
-                set |= 1 << p;
-                held.push((*p, epoch));
-            }
-        }
-        let earlier_answer = self.instances[i].tracker.take_earlier_answer();
-        self.call(i, |client| client.assign(set));
-        if let Some(before) = earlier_answer {
-            if self.instances[i].membership(self.guards) != before {
-                // The service ends in this case.
-                self.instances[i] = Instance::default();
-                return;
-            }
-            self.instances[i].tracker.reassigned(before);
-        }
-        held.into_iter().for_each(|(p, epoch)| self.step(i, p, PartitionEvent::Positioned(epoch)));
-    }
-
-    fn revoke(&mut self, i: usize, partitions: &[usize], revocation: Revocation) -> Checked {
-        partitions.iter().for_each(|p| self.step(i, *p, PartitionEvent::Revoked(revocation)));
-        if revocation == Revocation::Graceful {
-            self.commit(i)?;
-        }
-        for p in partitions {
-            self.instances[i].loaded[*p] = None;
-            self.step(i, *p, PartitionEvent::Drained);
-        }
-        self.release(i, |p| partitions.contains(&p));
-        Ok(())
-    }
-
-    fn release(&mut self, i: usize, is_chosen: impl Fn(usize) -> bool) {
-        let chosen: Vec<usize> =
-            (0..PARTITIONS).filter(|p| self.instances[i].states[*p].is_held() && is_chosen(*p)).collect();
-        chosen.iter().for_each(|p| self.step(i, *p, PartitionEvent::Released));
-        let set = chosen.iter().fold(0, |set, p| set | 1 << p);
-        self.call(i, |client| client.unassign(set));
-    }
-
-    fn seek_restored(&mut self, i: usize) {
-        for p in 0..PARTITIONS {
-            match self.instances[i].states[p].actions(self.now).consumer {
-                Some(ConsumerAction::Seek(epoch, _)) => {
-                    self.coverage.count(Kind::Seek);
-                    self.step(i, p, PartitionEvent::Positioned(epoch));
-                }
-                // Only without the guard: a partition that was released for its restore is assigned again.
-                Some(ConsumerAction::Hold(epoch, Some(_))) if !self.guards.holds_while_restoring => {
-                    self.call(i, |client| client.assign(1 << p));
-                    self.step(i, p, PartitionEvent::Positioned(epoch));
-                }
-                Some(ConsumerAction::Hold(..) | ConsumerAction::Release) | None => {}
-            }
-        }
-    }
-
-    fn release_refused(&mut self, i: usize) {
-        let now = self.now;
-        let is_refused =
-            |one: &Instance, p: usize| one.states[p].actions(now).consumer == Some(ConsumerAction::Release);
-        let refused: Vec<usize> = (0..PARTITIONS).filter(|p| is_refused(&self.instances[i], *p)).collect();
-        if !refused.is_empty() {
-            self.release(i, |p| refused.contains(&p));
-        }
-    }
-
-    /// The client has stopped fetching a partition: it is rolled back, and assigned again instead of sought.
-    fn reassign(&mut self, i: usize, p: usize) {
-        if !self.instances[i].states[p].is_held() || self.instances[i].states[p].fetch_epoch().is_none() {
-            return;
-        }
-        let before = self.instances[i].membership(self.guards);
-        self.call(i, |client| client.unassign(1 << p));
-        self.call(i, |client| client.assign(1 << p));
-        if self.instances[i].membership(self.guards) != before {
-            // The service ends in this case.
-            self.instances[i] = Instance::default();
-            return;
-        }
-        self.instances[i].tracker.reassigned(before);
-        self.roll_back(i, p);
-    }
-
-    // The worker of an instance.
-
-    fn restore_due(&mut self, i: usize) {
-        for p in 0..PARTITIONS {
-            let Some(WorkerAction::Restore(epoch)) = self.instances[i].states[p].actions(self.now).worker else {
-                continue;
-            };
-            if self.instances[i].fails_restores {
-                self.coverage.count(Kind::RestoreFailed);
-                self.step(i, p, PartitionEvent::RestoreFailed(epoch));
-                continue;
-            }
-            let base = self.coordinator.committed[p];
-            self.instances[i].loaded[p] = Some(Loaded { epoch, base, position: base });
-            self.step(i, p, PartitionEvent::Restored(epoch, NextOffset(base)));
-            self.step(i, p, PartitionEvent::CaughtUp(epoch));
-        }
-    }
-
-    fn fold(&mut self, i: usize, p: usize) {
-        let Instance { states, loaded, .. } = &mut self.instances[i];
-        if let Some(loaded) = loaded[p].as_mut().filter(|loaded| states[p].fetch_epoch() == Some(loaded.epoch)) {
-            loaded.position += 1;
-        }
-    }
-
-    fn deliver(&mut self, i: usize, p: usize) {
-        let Instance { states, in_flight, .. } = &mut self.instances[i];
-        match in_flight[p].take() {
-            Some(epoch) if states[p].fetch_epoch() == Some(epoch) => self.fold(i, p),
-            Some(_) => self.coverage.count(Kind::LateFetch),
-            None => {}
-        }
-    }
-
-    fn refuse(&mut self, i: usize, p: usize) {
-        self.step(i, p, PartitionEvent::Refused("on purpose".into()));
-        if self.instances[i].states[p].phase() == Phase::Refused {
-            self.instances[i].loaded[p] = None;
-            self.release_refused(i);
-        }
-    }
-
-    /// Commits everything that is folded, if the membership is settled.
-    fn commit(&mut self, i: usize) -> Checked {
-        let instance = &self.instances[i];
-        let now = instance.membership(self.guards);
-        if !instance.is_alive || !instance.tracker.is_settled(now.as_ref()) {
-            return Ok(());
-        }
-        let dirty: Vec<(usize, Loaded)> = (0..PARTITIONS)
-            .filter_map(|p| Some((p, instance.loaded[p]?)))
-            .filter(|(_, loaded)| loaded.position > loaded.base)
-            .collect();
-        if dirty.iter().any(|(p, loaded)| !instance.states[*p].may_commit(loaded.epoch)) {
-            self.coverage.count(Kind::OutdatedCommit);
-            self.roll_back_all(i);
-            return Ok(());
-        }
-        let (Some(member), generation) = (instance.client.member, instance.client.generation) else { return Ok(()) };
-        for (p, loaded) in dirty {
-            if !self.coordinator.commit(member, generation, p, (loaded.base, loaded.position))? {
-                self.coverage.count(Kind::Fenced);
-                self.roll_back_all(i);
-                return Ok(());
-            }
-            self.coverage.count(Kind::Commit);
-            if let Some(loaded) = &mut self.instances[i].loaded[p] {
-                loaded.base = loaded.position;
-            }
-        }
-        Ok(())
-    }
-
-    fn roll_back_all(&mut self, i: usize) {
-        (0..PARTITIONS).for_each(|p| self.roll_back(i, p));
-    }
-
-    fn roll_back(&mut self, i: usize, p: usize) {
-        self.instances[i].loaded[p] = None;
-        self.step(i, p, PartitionEvent::RolledBack);
-        if !self.guards.holds_while_restoring && self.instances[i].states[p].is_held() {
-            self.step(i, p, PartitionEvent::Released);
-            self.call(i, |client| client.unassign(1 << p));
-        }
-    }
-
-    // The end of a sequence.
 
     /// Ends all faults; every partition must be assigned and, after a rebalance, be live on exactly one instance.
     pub fn quiesce(&mut self) -> Checked {

@@ -1,7 +1,7 @@
 //! The partition state machine and the membership tracker in a simulated consumer group.
 //!
 //! The simulation has a coordinator, clients that behave like librdkafka where that matters ([`client`]), and instances
-//! that perform the actions of the state machine as the service does ([`instance`]). The coordinator accepts a commit from
+//! that perform the actions of the state machine as the service does ([`poll`], [`worker`]). The coordinator accepts a commit from
 //! any member of the present generation, as brokers do, and the oracle checks what brokers do not: every accepted commit
 //! must continue where the last one ended. After each sequence the faults end; then the group must have assigned every
 //! partition, and after one more rebalance every partition must be live on exactly one instance.
@@ -10,12 +10,16 @@ mod client;
 mod coordinator;
 mod group;
 mod instance;
+mod operation;
+mod poll;
+mod worker;
 
 use std::thread;
 
 use ebb_sketch::random::Random;
-use group::{Group, Operation, Violation};
+use group::{Group, Violation};
 use instance::Guards;
+use operation::{Coverage, Operation};
 
 /// Sequences over all random tests; the environment variable raises it for long runs.
 fn sequences() -> u64 {
@@ -63,7 +67,7 @@ fn random_sequences_never_commit_what_belongs_to_another_member() {
 
 #[test]
 fn random_sequences_reach_every_kind_of_event() {
-    let mut seen = group::Coverage::default();
+    let mut seen = Coverage::default();
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
         let mut group = Group::new(Guards::default(), seed.is_multiple_of(2));
@@ -88,7 +92,7 @@ fn random_sequences_find_a_violation_without_each_guard() {
 /// The shortest sequences of the ownership bugs that were found on a real broker. Some of them need the fault-free rounds at
 /// the end, in which all instances fold and commit.
 mod regressions {
-    use super::group::Operation::*;
+    use super::operation::Operation::*;
     use super::*;
 
     fn needs_guard(name: &str, is_static: bool, operations: &[Operation]) {
