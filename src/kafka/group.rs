@@ -62,22 +62,22 @@ impl Group {
     pub fn committed(&self, partition: &TopicPartition) -> Result<Option<CommittedOffset>, Fault> {
         let mut list = TopicPartitionList::new();
         list.add_partition(&partition.topic, partition.partition as i32);
-        let asked =
+        let response =
             self.inner.committed_offsets(list, PENDING_TRANSACTION_TIMEOUT).and_then(|found| committed_offset(&found));
-        asked.map_err(|error| Fault::idempotent("reading the committed offset", &error))
+        response.map_err(|error| Fault::idempotent("reading the committed offset", &error))
     }
 
     pub fn log_range(&self, partition: &TopicPartition) -> Result<LogRange, Fault> {
-        let asked = self.inner.fetch_watermarks(&partition.topic, partition.partition as i32, REQUEST_TIMEOUT);
+        let response = self.inner.fetch_watermarks(&partition.topic, partition.partition as i32, REQUEST_TIMEOUT);
         let (first, next) =
-            asked.map_err(|error| Fault::idempotent("reading the log's start and end offsets", &error))?;
+            response.map_err(|error| Fault::idempotent("reading the log's start and end offsets", &error))?;
         Ok(LogRange { start: NextOffset(first.max(0) as u64), end: NextOffset(next.max(0) as u64) })
     }
 
     /// The id of the topic that has this name now. librdkafka continues in a recreated topic at the old position.
     pub fn topic_id(&self, topic: &str) -> Result<TopicId, Fault> {
-        let told = raw::topic_id(self.inner.client().native_ptr(), topic, REQUEST_TIMEOUT.as_millis() as i32);
-        told.map(TopicId).map_err(|code| {
+        let id = raw::topic_id(self.inner.client().native_ptr(), topic, REQUEST_TIMEOUT.as_millis() as i32);
+        id.map(TopicId).map_err(|code| {
             let remedy = if fault::is_permanent(code) { Remedy::End } else { Remedy::Retry };
             Fault::new("describing a topic", remedy, code)
         })

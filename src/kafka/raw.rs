@@ -19,7 +19,7 @@ use rdkafka::types::{RDKafka, RDKafkaErrorCode, RDKafkaRespErr};
 #[derive(Debug)]
 pub struct Message(NonNull<sys::rd_kafka_message_t>);
 
-// SAFETY: a message is not tied to the thread that took it, and is never changed after it was taken.
+// SAFETY: a message is not tied to the thread that consumed it, and is never changed after that.
 unsafe impl Send for Message {}
 // SAFETY: as above; all access is by reading.
 unsafe impl Sync for Message {}
@@ -37,7 +37,7 @@ impl Message {
         unsafe { self.0.as_ref() }
     }
 
-    /// What stands in place of a record, if so.
+    /// The error that librdkafka returned in place of a record, if any.
     pub(super) fn error(&self) -> Option<RDKafkaErrorCode> {
         let error = self.get().err;
         (error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| error.into())
@@ -47,7 +47,7 @@ impl Message {
         self.get().offset.max(0) as u64
     }
 
-    /// As the log holds it; -1 where it holds none.
+    /// The record's timestamp; -1 if it has none.
     pub fn timestamp_ms(&self) -> i64 {
         // SAFETY: the message is valid, and the kind of timestamp is not asked for.
         unsafe { sys::rd_kafka_message_timestamp(self.0.as_ptr(), ptr::null_mut()) }
@@ -70,12 +70,12 @@ impl Message {
         if error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR { headers } else { ptr::null_mut() }
     }
 
-    /// What the last header of this name says.
-    pub(super) fn last_header(&self, wanted: &str) -> Option<&[u8]> {
-        let name = CString::new(wanted).ok()?;
+    /// The value of the last header of this name.
+    pub(super) fn last_header(&self, name: &str) -> Option<&[u8]> {
+        let name = CString::new(name).ok()?;
         let (mut value, mut size) = (ptr::null(), 0);
         let headers = NonNull::new(self.headers())?;
-        // SAFETY: the headers live as long as the message, the name is terminated, and both places may be written.
+        // SAFETY: the headers live as long as the message, the name is terminated, and both outputs are writable.
         let error = unsafe { sys::rd_kafka_header_get_last(headers.as_ptr(), name.as_ptr(), &mut value, &mut size) };
         (error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| bytes(value, size)).flatten()
     }
@@ -89,13 +89,13 @@ fn bytes<'a>(start: *const c_void, length: usize) -> Option<&'a [u8]> {
     Some(unsafe { std::slice::from_raw_parts(start.cast(), length) })
 }
 
-/// The queue of one assigned partition. Its records come here and nowhere else.
+/// The queue of one assigned partition, which receives all its records.
 #[derive(Debug)]
 pub(super) struct PartitionQueue {
     queue: NonNull<sys::rd_kafka_queue_t>,
     buffer: Vec<*mut sys::rd_kafka_message_t>,
-    /// Stays with the thread that polls.
-    _here: PhantomData<*mut ()>,
+    /// Keeps the queue on the thread that polls.
+    _not_sync: PhantomData<*mut ()>,
 }
 
 // SAFETY: moved between threads only with the consumer that owns it, before polling begins.
@@ -103,14 +103,15 @@ unsafe impl Send for PartitionQueue {}
 
 impl Drop for PartitionQueue {
     fn drop(&mut self) {
-        // SAFETY: the reference was ours.
+        // SAFETY: this is the only reference that is ours.
         unsafe { sys::rd_kafka_queue_destroy(self.queue.as_ptr()) }
     }
 }
 
 impl PartitionQueue {
-    /// Takes the partition's records out of the consumer's common queue. Called before the partition is assigned.
-    pub(super) fn of(client: *mut RDKafka, topic: &str, partition: i32, most: usize) -> Option<Self> {
+    /// Separates the partition's records from the consumer's common queue; up to `max_batch` are consumed at once. To be
+    /// called before the partition is assigned.
+    pub(super) fn of(client: *mut RDKafka, topic: &str, partition: i32, max_batch: usize) -> Option<Self> {
         let topic = CString::new(topic).ok()?;
         // SAFETY: the client is alive (the caller holds it), the name is terminated; forwarding to nothing unlinks it.
         let queue = unsafe {
@@ -118,47 +119,47 @@ impl PartitionQueue {
             sys::rd_kafka_queue_forward(queue.as_ptr(), ptr::null_mut());
             queue
         };
-        Some(Self { queue, buffer: vec![ptr::null_mut(); most], _here: PhantomData })
+        Some(Self { queue, buffer: vec![ptr::null_mut(); max_batch], _not_sync: PhantomData })
     }
 
-    /// What has been fetched, up to a batch; does not wait.
+    /// A batch of fetched records; does not wait.
     pub(super) fn take(&mut self) -> Vec<Message> {
-        // SAFETY: the buffer holds as many pointers as are said; the first `count` are ours afterwards.
+        // SAFETY: the buffer has room for the given number of pointers; the first `count` are ours afterwards.
         let count = unsafe {
             sys::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.buffer.as_mut_ptr(), self.buffer.len())
         };
-        let taken = &self.buffer[..usize::try_from(count).unwrap_or(0)];
-        taken.iter().filter_map(|message| NonNull::new(*message).map(Message)).collect()
+        let batch = &self.buffer[..usize::try_from(count).unwrap_or(0)];
+        batch.iter().filter_map(|message| NonNull::new(*message).map(Message)).collect()
     }
 }
 
-/// A record to be produced.
+/// A record to produce.
 #[derive(Debug, Clone, Copy)]
 pub struct Output<'a> {
     pub topic: &'a CStr,
     pub partition: i32,
     pub key: Option<&'a [u8]>,
     pub payload: Option<&'a [u8]>,
-    /// 0 and below: the time of sending.
+    /// Zero or negative: the time of sending.
     pub timestamp_ms: i64,
-    /// Whose headers come first.
+    /// The record whose headers are copied first.
     pub source: Option<&'a Message>,
     pub headers: &'a [(&'static str, &'a [u8])],
-    /// Comes back with the delivery.
+    /// Returned with the delivery report.
     pub tag: usize,
 }
 
-/// A producer's topics by name: to look one up for every record would take the whole client's lock.
+/// A producer's topic handles by name: looking one up for every record would take the client's lock.
 #[derive(Debug, Default)]
 pub(super) struct Topics(Vec<(CString, NonNull<sys::rd_kafka_topic_t>)>);
 
-// SAFETY: librdkafka's topics may be used by any thread.
+// SAFETY: librdkafka's topic handles may be used from any thread.
 unsafe impl Send for Topics {}
 
 impl Drop for Topics {
     fn drop(&mut self) {
         for (_, topic) in &self.0 {
-            // SAFETY: the reference was ours; whoever owns this drops it before the client.
+            // SAFETY: the reference is ours; the owner of this drops it before the client.
             unsafe { sys::rd_kafka_topic_destroy(topic.as_ptr()) }
         }
     }
@@ -169,14 +170,14 @@ impl Topics {
         if let Some((_, topic)) = self.0.iter().find(|(known, _)| known.as_c_str() == name) {
             return Some(*topic);
         }
-        // SAFETY: the client is alive, the name is terminated; no configuration means the client's own.
+        // SAFETY: the client is alive, the name is terminated; without a configuration it uses the client's.
         let topic = NonNull::new(unsafe { sys::rd_kafka_topic_new(client, name.as_ptr(), ptr::null_mut()) })?;
         self.0.push((name.to_owned(), topic));
         Some(topic)
     }
 }
 
-/// Hands a record to the producer's queue; everything is copied.
+/// Appends a record to the producer's queue; everything is copied.
 pub(super) fn produce(client: *mut RDKafka, topics: &mut Topics, output: &Output<'_>) -> Result<(), RDKafkaErrorCode> {
     let topic = topics.get(client, output.topic).ok_or(RDKafkaErrorCode::UnknownTopic)?;
     let memory = |bytes: Option<&[u8]>| bytes.map_or((ptr::null(), 0), |bytes| (bytes.as_ptr(), bytes.len()));
@@ -227,26 +228,26 @@ pub(super) fn produce(client: *mut RDKafka, topics: &mut Topics, output: &Output
     }
 }
 
-/// Waits until everything that was handed over is written or has failed, without letting it linger; whether it is.
-/// Failures that were not taken notice of count as not written.
+/// Waits until every queued record is written or has failed, without lingering; returns whether all of them were written.
+/// Failures that were not polled count as not written.
 pub(super) fn flush(client: *mut RDKafka, wait: Duration) -> bool {
     let wait_ms = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
     // SAFETY: the client is alive.
     unsafe { sys::rd_kafka_flush(client, wait_ms) == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR }
 }
 
-/// How far the log reaches, as the last fetch said.
+/// The end of the log as of the last fetch.
 pub(super) fn known_end(client: *mut RDKafka, topic: &str, partition: i32) -> Option<u64> {
     let topic = CString::new(topic).ok()?;
     let (mut low, mut high) = (0, -1);
-    // SAFETY: the client is alive, the name is terminated, and both places may be written.
+    // SAFETY: the client is alive, the name is terminated, and both outputs are writable.
     let error = unsafe { sys::rd_kafka_get_watermark_offsets(client, topic.as_ptr(), partition, &mut low, &mut high) };
     (error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| u64::try_from(high).ok()).flatten()
 }
 
 /// The membership that librdkafka's own thread has now, if the client is a member.
 pub(super) fn membership(client: *mut RDKafka) -> Option<Membership> {
-    // SAFETY: the client is alive; what is given is ours, read while it lives, and destroyed once.
+    // SAFETY: the client is alive; the returned metadata is ours, and destroyed once, after its last use.
     unsafe {
         let metadata = NonNull::new(sys::rd_kafka_consumer_group_metadata(client))?.as_ptr();
         let generation = sys::rd_kafka_consumer_group_metadata_generation_id(metadata);
@@ -259,7 +260,7 @@ pub(super) fn membership(client: *mut RDKafka) -> Option<Membership> {
 
 /// Number of events in the consumer's queue that were not polled yet.
 pub(super) fn queued_events(client: *mut RDKafka) -> usize {
-    // SAFETY: the client is alive; the reference is ours, and given back once.
+    // SAFETY: the client is alive; the reference is ours, and released once.
     unsafe {
         let Some(queue) = NonNull::new(sys::rd_kafka_queue_get_consumer(client)) else { return 0 };
         let length = sys::rd_kafka_queue_length(queue.as_ptr());
@@ -268,40 +269,40 @@ pub(super) fn queued_events(client: *mut RDKafka) -> usize {
     }
 }
 
-/// What the brokers call this topic among all that ever had its name; 0 where they are too old to say.
-pub(super) fn topic_id(client: *mut RDKafka, topic: &str, patience_ms: c_int) -> Result<u128, RDKafkaErrorCode> {
+/// The id of the topic that has this name now; 0 if the brokers are too old to have topic ids.
+pub(super) fn topic_id(client: *mut RDKafka, topic: &str, timeout_ms: c_int) -> Result<u128, RDKafkaErrorCode> {
     let name = CString::new(topic).map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
-    // SAFETY: the client is alive, the name is terminated, and what is made here is destroyed here, after its last use.
+    // SAFETY: the client is alive, the name is terminated, and everything created here is destroyed here, after its last use.
     unsafe {
         let names = sys::rd_kafka_TopicCollection_of_topic_names([name.as_ptr()].as_mut_ptr(), 1);
         let kind = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
         let options = sys::rd_kafka_AdminOptions_new(client, kind);
-        sys::rd_kafka_AdminOptions_set_request_timeout(options, patience_ms, ptr::null_mut(), 0);
+        sys::rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms, ptr::null_mut(), 0);
         let queue = sys::rd_kafka_queue_new(client);
         sys::rd_kafka_DescribeTopics(client, names, options, queue);
-        let told = match NonNull::new(sys::rd_kafka_queue_poll(queue, patience_ms)) {
+        let id = match NonNull::new(sys::rd_kafka_queue_poll(queue, timeout_ms)) {
             None => Err(RDKafkaErrorCode::OperationTimedOut),
             Some(event) => {
-                let told = described_id(event.as_ptr());
+                let id = described_id(event.as_ptr());
                 sys::rd_kafka_event_destroy(event.as_ptr());
-                told
+                id
             }
         };
         sys::rd_kafka_queue_destroy(queue);
         sys::rd_kafka_AdminOptions_destroy(options);
         sys::rd_kafka_TopicCollection_destroy(names);
-        told
+        id
     }
 }
 
 /// # Safety
-/// The event must be alive, and come from the question for one topic.
+/// The event must be alive, and be the result of describing one topic.
 unsafe fn described_id(event: *mut sys::rd_kafka_event_t) -> Result<u128, RDKafkaErrorCode> {
     let checked = |error: RDKafkaRespErr| match error {
         RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
         error => Err(RDKafkaErrorCode::from(error)),
     };
-    // SAFETY: results and their parts live as long as the event; there is one for each topic that was asked for.
+    // SAFETY: results and their parts live as long as the event; there is one for each described topic.
     unsafe {
         checked(sys::rd_kafka_event_error(event))?;
         let mut count = 0;
