@@ -75,6 +75,8 @@ fn is_active(mutant: Mutant) -> bool {
 pub(in crate::workers) struct RecoveryRules {
     /// States of aborted transactions, by slot.
     kept: BTreeMap<usize, Shard>,
+    /// The producer whose failed commit was ignored.
+    to_replace: Option<Delivery>,
 }
 
 impl RecoveryRules {
@@ -111,15 +113,21 @@ impl RecoveryRules {
     }
 
     pub(in crate::workers) fn commit_result(
-        &self,
+        &mut self,
+        delivery: Delivery,
         result: Result<CommitOutcome, Fault>,
     ) -> Result<CommitOutcome, Fault> {
         match result {
             Err(fault) if fault.remedy != Remedy::End && is_active(Mutant::IgnoreCommitError) => {
+                self.to_replace = Some(delivery);
                 Ok(CommitOutcome::Clean)
             }
             other => other,
         }
+    }
+
+    pub(in crate::workers) fn producer_to_replace(&mut self) -> Option<Delivery> {
+        self.to_replace.take()
     }
 
     pub(in crate::workers) fn rolled_back(&mut self, slot: usize, shard: Shard) {

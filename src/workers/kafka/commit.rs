@@ -31,7 +31,12 @@ impl Worker<KafkaLog> {
             let watchdog = self.log.watchdog.clone();
             let result = watchdog.during("committing", || self.commit_offsets(delivery, &offsets));
             self.options.metrics.transaction_seconds.observe(started.elapsed().as_secs_f64());
-            match self.log.rules.commit_result(result) {
+            let result = self.log.rules.commit_result(delivery, result);
+            if let Some(delivery) = self.log.rules.producer_to_replace() {
+                self.log.producers.remove(&delivery);
+                let _ = self.require_producer(delivery);
+            }
+            match result {
                 Ok(CommitOutcome::Clean) => self.note_committed(delivery),
                 // One of its requests may still be in flight, and its outcome is unknown (K3).
                 Ok(CommitOutcome::ReplaceProducer) => self.start_over(delivery, &commit_in_doubt()),

@@ -58,10 +58,17 @@ impl RecoveryRules {
     /// A commit that failed has failed.
     #[inline(always)]
     pub(in crate::workers) fn commit_result(
-        &self,
+        &mut self,
+        _delivery: Delivery,
         result: Result<CommitOutcome, Fault>,
     ) -> Result<CommitOutcome, Fault> {
         result
+    }
+
+    /// A producer is replaced only together with the state of its partitions.
+    #[inline(always)]
+    pub(in crate::workers) fn producer_to_replace(&mut self) -> Option<Delivery> {
+        None
     }
 
     /// The state that an aborted transaction left is dropped.
