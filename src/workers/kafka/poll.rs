@@ -166,7 +166,7 @@ impl PollLoop {
         }
         let assigned: Vec<&PolledPartition> = partitions.iter().filter_map(|one| self.find(one)).collect();
         assigned.iter().for_each(|one| _ = one.cell.step(PartitionEvent::Assigned));
-        // Every worker is told, also without partitions: it may have to end transactions of an earlier process.
+        // Every worker gets the message, even without partitions: it may have to end transactions of an earlier process.
         self.send_and_wait(0..self.feeds.len(), |reply| Feed::Assigned { reply });
         let holds: Vec<_> = assigned
             .iter()

@@ -49,14 +49,14 @@ fn random_sequences_never_commit_what_belongs_to_another_member() {
     let (total, threads) = (sequences(), 2);
     let run = |thread: u64| {
         let seeds = (0..total).filter(move |seed| seed % threads == thread);
-        let mut commits = 0;
+        let mut sequences = 0;
         for seed in seeds {
             if let Err(violation) = run_random(seed, Guards::default()) {
                 panic!("sequence {seed}: {violation:?}");
             }
-            commits += 1;
+            sequences += 1;
         }
-        commits
+        sequences
     };
     let checked: u64 = thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
