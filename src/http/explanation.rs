@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use ebb_core::{AgeRange, AnswerDetails, ExpectedAge, Span};
+use ebb_core::{AgeExplanation, AgeRange, AnswerDetails, ExpectedAge, Span};
 
 /// The probability that the item was seen within the window, and that it was not.
 #[derive(Debug, Serialize, ToSchema)]
@@ -43,9 +43,19 @@ struct AgeBlockResponse {
     probability: f64,
 }
 
-/// The distribution of the item's age, whatever the verdict is based on.
+/// What is known about the item's age.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ExplanationResponse {
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(super) enum ExplanationResponse {
+    /// The prior is still being learned, so that no probability can be stated.
+    Learning,
+    /// The distribution of the item's age at the time of the event, whatever the verdict is based on.
+    Posterior(Box<AgeDistributionResponse>),
+}
+
+/// The distribution of the item's age.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AgeDistributionResponse {
     posterior: PosteriorResponse,
     /// Present if penalties apply.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +85,16 @@ impl AgeIntervalResponse {
     }
 }
 
-impl From<&AnswerDetails> for ExplanationResponse {
+impl From<&AgeExplanation> for ExplanationResponse {
+    fn from(explanation: &AgeExplanation) -> Self {
+        match explanation {
+            AgeExplanation::Learning => Self::Learning,
+            AgeExplanation::Posterior(details) => Self::Posterior(Box::new(details.into())),
+        }
+    }
+}
+
+impl From<&AnswerDetails> for AgeDistributionResponse {
     fn from(details: &AnswerDetails) -> Self {
         let block = |(range, probability): &(AgeRange, f64)| {
             Some(AgeBlockResponse { age: AgeIntervalResponse::from_range(*range)?, probability: *probability })

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::store::StoreError;
 use ebb_core::{
-    AggregateError, AggregateQuestion, Answer, AnswerDetails, AsOf, Event, NextOffset, Outcome, PREFETCH_BATCH,
+    AgeExplanation, AggregateError, AggregateQuestion, Answer, AsOf, Event, NextOffset, Outcome, PREFETCH_BATCH,
     PartialAggregate, Question, QuestionError, Shard, ShardStatus, Subject,
 };
 use ebb_sketch::filter::structure::frequency::DecayedCount;
@@ -31,7 +31,7 @@ pub struct RecordReceipt {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     pub answer: Answer,
-    pub details: Option<Box<AnswerDetails>>,
+    pub details: Option<Box<AgeExplanation>>,
 }
 
 /// Answers of one shard to several questions, all at one position.

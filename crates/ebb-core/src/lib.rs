@@ -47,13 +47,14 @@ pub use aggregate::{
 pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, PenaltySpec};
 pub use ebb_sketch::filter::belief::ArrivalShare;
 pub use ebb_sketch::filter::inference::decision::Penalties;
+pub use ebb_sketch::filter::inference::prior::ShareEstimate;
 pub use ebb_sketch::filter::inference::{Basis, Seen};
 pub use event::{Event, Numbers, PreviousKey, Record};
 pub use event_spec::{EventSpec, EventSpecError, Path, PayloadLimits, TimeUnit};
 pub use offset::{AsOf, NextOffset};
 pub use partitioner::partition_of;
 pub use plan::Plan;
-pub use question::{AgeRange, Answer, AnswerDetails, ExpectedAge, Question, QuestionError, Span};
+pub use question::{AgeExplanation, AgeRange, Answer, AnswerDetails, ExpectedAge, Question, QuestionError, Span};
 pub use reader::{Reader, Subject};
 pub use shard::{HASH_KEY, Outcome, PREFETCH_BATCH, Shard, ShardStatus, ViewError};
 pub use verdict::{Reason, Verdict, VerdictCounts};

@@ -43,11 +43,12 @@ pub struct Answer {
     pub verdict: Verdict,
     /// What the decision is based on.
     pub basis: Basis,
-    /// Probability that the item was seen within the window; present with [`Basis::Posterior`].
+    /// Probability that the item was seen within the window; absent without penalties and while it is being learned.
     pub belief: Option<Belief>,
-    /// Expected penalty of either verdict; present with [`Basis::Posterior`].
+    /// Expected penalty of either verdict; absent without penalties and while the prior is being learned.
     pub decision: Option<Decision>,
-    /// Age of the item's last recorded event, as precisely as the filter knows it; absent when the item is unknown.
+    /// Age of the item's last recorded event at the time of the question, as precisely as the filter knows it; absent when
+    /// the item is unknown.
     pub age: Option<AgeRange>,
     /// The item's decayed count before this event, where the stream has a frequency view.
     pub frequency: Option<DecayedCount>,
@@ -69,7 +70,16 @@ pub struct AgeRange {
     pub below: Span,
 }
 
-/// The whole posterior distribution behind an [`Answer`].
+/// What is known about the age of an item's last event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgeExplanation {
+    /// The prior is still being learned, so that nothing can be said in probabilities.
+    Learning,
+    /// The posterior distribution.
+    Posterior(AnswerDetails),
+}
+
+/// The whole posterior distribution behind an [`Answer`]. Ages count from the time of the question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnswerDetails {
     /// Probability that the item was seen within the window, whatever the answer is based on.

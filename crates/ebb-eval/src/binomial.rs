@@ -29,9 +29,34 @@ pub fn upper_tail(trials: u64, failures: u64, probability: f64) -> f64 {
     f64::min(sum, 1.0)
 }
 
+/// The exact (Clopper–Pearson) interval of a probability after `hits` of `trials`, wrong with probability `alpha`.
+pub fn interval(trials: u64, hits: u64, alpha: f64) -> (f64, f64) {
+    let bisect = |is_below: &dyn Fn(f64) -> bool| {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if is_below(middle) { low = middle } else { high = middle }
+        }
+        (low + high) / 2.0
+    };
+    let lower = if hits == 0 { 0.0 } else { bisect(&|p| upper_tail(trials, hits, p) < alpha / 2.0) };
+    // At most `hits` hits is at least `trials - hits` misses.
+    let upper =
+        if hits == trials { 1.0 } else { bisect(&|p| upper_tail(trials, trials - hits, 1.0 - p) > alpha / 2.0) };
+    (lower, upper)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interval_matches_tabulated_values() {
+        for (trials, hits, low, high) in [(10, 0, 0.0, 0.3085), (10, 3, 0.0667, 0.6525), (100, 50, 0.3983, 0.6017)] {
+            let found = interval(trials, hits, 0.05);
+            assert!((found.0 - low).abs() < 2e-4 && (found.1 - high).abs() < 2e-4, "{trials} {hits}: {found:?}");
+        }
+    }
 
     #[test]
     fn tail_matches_tabulated_values() {

@@ -191,7 +191,7 @@ impl DecisionTally {
             *sum += belief.inside;
             *came_true += u64::from(truth.is_in_service_memory());
         }
-        if answer.basis != Basis::Posterior {
+        if matches!(answer.basis, Basis::Standard | Basis::Learning) {
             self.add_standard_answer(truth, answer.verdict);
         }
     }

@@ -101,7 +101,8 @@ proptest! {
             let with_share = Question { share: ArrivalShare::new(1e-15).ok(), frequency: Some(f64::NAN), ..question };
             filter.observe(&with_share);
             let explanation = filter.explain(&with_share);
-            prop_assert!(explanation.belief.inside.is_finite() && explanation.expected_age.is_finite());
+            let details = explanation.posterior.expect("the question has a share");
+            prop_assert!(details.belief.inside.is_finite() && details.expected_age.is_finite());
         }
         let bytes = filter.encode();
         let learned = PriorSpec::Learned(ReuseSpec::new(WINDOW_MS, 16).unwrap());

@@ -4,7 +4,7 @@ use super::Lookup;
 use crate::shard::ViewError;
 use ebb_sketch::codec::{CodecError, Writer};
 use ebb_sketch::filter::belief::ArrivalShare;
-use ebb_sketch::filter::inference::prior::{ReuseError, ReuseSpec};
+use ebb_sketch::filter::inference::prior::{ReuseError, ReusePrior, ReuseSpec, ShareEstimate};
 use ebb_sketch::filter::inference::{Answer, Basis, InferentialFilter, PriorSpec, Question, Seen};
 use ebb_sketch::filter::structure::classic::ClassicFilter;
 use ebb_sketch::filter::structure::layout::CellLayout;
@@ -147,11 +147,7 @@ impl Filter {
 
     pub(super) fn basis(&self) -> Basis {
         match self {
-            Self::Timing(filter) => match filter.learned() {
-                Some((prior, _)) if !prior.is_ready() => Basis::Learning,
-                Some((_, calibration)) if !calibration.is_trusted() => Basis::Miscalibrated,
-                Some(_) | None => Basis::Posterior,
-            },
+            Self::Timing(filter) => filter.basis(),
             Self::Stable(_) => Basis::Standard,
             Self::Classic(classic) => {
                 if classic.share.is_some() {
@@ -166,8 +162,28 @@ impl Filter {
     /// The largest recent difference between stated probabilities and observed frequencies, where it is measured.
     pub(super) fn calibration_error(&self) -> Option<f64> {
         match self {
-            Self::Timing(filter) => filter.learned().map(|(_, calibration)| calibration.error()),
+            Self::Timing(filter) => filter.learned().map(|learned| learned.calibration().error()),
             Self::Stable(_) | Self::Classic(_) => None,
+        }
+    }
+
+    /// The learned share of events that repeat an item of the window.
+    pub(super) fn repeats(&self) -> Option<ShareEstimate> {
+        match self {
+            Self::Timing(filter) => filter
+                .learned()
+                .map(|learned| learned.reuse())
+                .filter(|reuse| reuse.is_ready())
+                .map(ReusePrior::repeats),
+            Self::Stable(_) | Self::Classic(_) => None,
+        }
+    }
+
+    /// Events that the filter's own answer calls duplicates and that were accepted.
+    pub(super) fn overruled(&self) -> u64 {
+        match self {
+            Self::Timing(filter) => filter.overruled(),
+            Self::Stable(_) | Self::Classic(_) => 0,
         }
     }
 

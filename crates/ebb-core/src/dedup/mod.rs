@@ -17,11 +17,12 @@ pub(crate) use lookup::Lookup;
 pub use penalty::{Cost, KeyRule, KeyRules, PenaltySpec};
 pub use spec::DedupSpec;
 
-use super::question::{Answer, AnswerDetails, ExpectedAge, QuestionError};
+use super::question::{AgeExplanation, Answer, AnswerDetails, ExpectedAge, QuestionError};
 use super::shard::ViewError;
 use super::verdict::{Reason, Verdict};
 use age::{age_range, is_late};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
+use ebb_sketch::filter::inference::prior::ShareEstimate;
 use ebb_sketch::filter::inference::{self, Basis, Seen};
 use ebb_sketch::filter::structure::timing::{AgeUnit, ClockSpec, Reading, TimingFilter};
 use ebb_sketch::hash::Fingerprint;
@@ -113,7 +114,7 @@ impl Dedup {
     }
 
     /// The posterior distribution of the item's age; `None` for filters other than the timing filter.
-    pub(super) fn explain(&self, lookup: &Lookup<'_>) -> Result<Option<AnswerDetails>, QuestionError> {
+    pub(super) fn explain(&self, lookup: &Lookup<'_>) -> Result<Option<AgeExplanation>, QuestionError> {
         let question = self.filter_question(lookup)?;
         let previous = self.previous_lookup(lookup).filter(|_| self.ask_previous(lookup, &question).is_some());
         let lookup = previous.as_ref().unwrap_or(lookup);
@@ -123,22 +124,23 @@ impl Dedup {
             (_, _, Filter::Timing(filter)) => filter,
             (_, _, Filter::Stable(_) | Filter::Classic(_)) => return Ok(None),
         };
-        let explanation = filter.explain(&question);
-        let ages = |block: u8| age_range(filter.filter(), &Reading { age: Some(block), cells: 1, oldest: 1 });
-        let blocks = (0..).zip(&explanation.blocks).filter_map(|(block, chance)| Some((ages(block)?, *chance)));
-        Ok(Some(AnswerDetails {
-            belief: explanation.belief,
-            decision: question.penalties.map(|penalties| penalties.decide(&explanation.belief)),
+        let Some(posterior) = filter.explain(&question).posterior else { return Ok(Some(AgeExplanation::Learning)) };
+        let reading = |block: u8| Reading { age: Some(block), cells: 1, oldest: 1 };
+        let ages = |block: u8| age_range(filter.filter(), &reading(block), question.time_ms);
+        let blocks = (0..).zip(&posterior.blocks).filter_map(|(block, chance)| Some((ages(block)?, *chance)));
+        Ok(Some(AgeExplanation::Posterior(AnswerDetails {
+            belief: posterior.belief,
+            decision: question.penalties.map(|penalties| penalties.decide(&posterior.belief)),
             blocks: blocks.collect(),
-            likely: explanation.likely_block.and_then(ages),
-            expected_age: match (explanation.unit, filter.filter().spec().clock()) {
-                (AgeUnit::Clock, ClockSpec::Time { .. }) => ExpectedAge::Milliseconds(explanation.expected_age),
+            likely: posterior.likely_block.and_then(ages),
+            expected_age: match (posterior.unit, filter.filter().spec().clock()) {
+                (AgeUnit::Clock, ClockSpec::Time { .. }) => ExpectedAge::Milliseconds(posterior.expected_age),
                 (AgeUnit::Clock, ClockSpec::Count { .. }) | (AgeUnit::Arrivals, _) => {
-                    ExpectedAge::Events(explanation.expected_age)
+                    ExpectedAge::Events(posterior.expected_age)
                 }
             },
-            never: explanation.never,
-        }))
+            never: posterior.never,
+        })))
     }
 
     /// The question to the filter. Window and penalties come from the question, the key's rule or the configuration, in
@@ -154,7 +156,13 @@ impl Dedup {
             (None, None) => None,
         };
         let plain = inference::Question::new(lookup.item, lookup.time_ms, window);
-        Ok(inference::Question { penalties, share: lookup.share, frequency: lookup.frequency, ..plain })
+        Ok(inference::Question {
+            penalties,
+            share: lookup.share,
+            frequency: lookup.frequency,
+            key: lookup.key,
+            ..plain
+        })
     }
 
     /// The filter's answer as a verdict: an unknown item is late if the filter no longer covers its whole window.
@@ -170,7 +178,7 @@ impl Dedup {
             basis: answer.basis,
             belief: answer.belief,
             decision: answer.decision,
-            age: timing.and_then(|filter| age_range(filter, &answer.reading)),
+            age: timing.and_then(|filter| age_range(filter, &answer.reading, lookup.time_ms)),
             frequency: None,
         }
     }
@@ -215,6 +223,14 @@ impl Dedup {
 
     pub(super) fn calibration_error(&self) -> Option<f64> {
         self.filter.calibration_error()
+    }
+
+    pub(super) fn repeats(&self) -> Option<ShareEstimate> {
+        self.filter.repeats()
+    }
+
+    pub(super) fn overruled(&self) -> u64 {
+        self.filter.overruled() + self.isolation.as_ref().map_or(0, Isolation::overruled)
     }
 
     pub(super) fn isolated_keys(&self) -> usize {

@@ -3,7 +3,7 @@
 use super::Shard;
 use crate::aggregate::{AggregateAnswer, AggregateError, AggregateQuestion, PartialAggregate};
 use crate::dedup::Lookup;
-use crate::question::{Answer, AnswerDetails, Question, QuestionError};
+use crate::question::{AgeExplanation, Answer, Question, QuestionError};
 use crate::reader::Subject;
 use ebb_sketch::filter::structure::frequency::DecayedCount;
 
@@ -23,7 +23,7 @@ impl Shard {
     }
 
     /// The posterior distribution behind the answer; `None` for filters other than the timing filter.
-    pub fn explain(&self, question: &Question) -> Result<Option<AnswerDetails>, QuestionError> {
+    pub fn explain(&self, question: &Question) -> Result<Option<AgeExplanation>, QuestionError> {
         self.dedup.explain(&self.lookup(question)?)
     }
 

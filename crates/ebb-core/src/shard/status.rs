@@ -5,6 +5,7 @@ use crate::aggregate::AggregateStatus;
 use crate::offset::AsOf;
 use crate::verdict::VerdictCounts;
 use ebb_sketch::filter::inference::Basis;
+use ebb_sketch::filter::inference::prior::ShareEstimate;
 use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 
 /// Figures of a shard for status pages and metrics.
@@ -18,8 +19,13 @@ pub struct ShardStatus {
     pub fill: f64,
     /// Probability that an item that was never seen is called a duplicate.
     pub false_duplicate_rate: f64,
-    /// What answers are based on at present: the posterior, once it is learned and calibrated.
+    /// What answers to questions with penalties are based on at present: the policy in force, or that the prior is being
+    /// learned.
     pub basis: Basis,
+    /// The learned share of events that repeat an item of the window; absent while it is learned and with other priors.
+    pub repeats: Option<ShareEstimate>,
+    /// Events that the filter's own answer calls duplicates and that were accepted because that costs less.
+    pub overruled: u64,
     /// The largest recent difference between stated probabilities and observed frequencies, where it is measured.
     pub calibration_error: Option<f64>,
     /// Number of keys with a filter of their own.
@@ -45,6 +51,8 @@ impl Shard {
             fill: self.dedup.fill(),
             false_duplicate_rate: self.dedup.false_duplicate_rate(),
             basis: self.dedup.basis(),
+            repeats: self.dedup.repeats(),
+            overruled: self.dedup.overruled(),
             calibration_error: self.dedup.calibration_error(),
             isolated_keys: self.dedup.isolated_keys(),
             needs_previous_key: self.rotation.is_some(),

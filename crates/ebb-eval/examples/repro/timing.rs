@@ -236,7 +236,7 @@ fn learned_priors(stream: &Stream, bits_per_item: f64, k: u8) -> Option<[Score; 
                     (true, 1) => geometric(likelihood, constant, window as f64),
                     (true, 5) => geometric(likelihood, sketched, window as f64),
                     (true, _) => {
-                        let curve = priors[index - 2].curve(frequencies[index - 2]);
+                        let curve = priors[index - 2].curve(frequencies[index - 2], None);
                         Posterior::new(likelihood, AgePrior::Learned(curve)).within(window as f64)
                     }
                 };
@@ -245,7 +245,7 @@ fn learned_priors(stream: &Stream, bits_per_item: f64, k: u8) -> Option<[Score; 
         }
         for (prior, frequency) in priors.iter_mut().zip(frequencies) {
             prior.advance(at as i64);
-            prior.record_sighting(prior.last_sighting(item, at as i64 - 1), frequency);
+            prior.record_sighting(prior.last_sighting(item, at as i64 - 1), frequency, None);
             prior.record_insert(item, at as i64);
         }
         sketches.iter_mut().for_each(|sketch| sketch.add(number));
@@ -335,7 +335,7 @@ pub fn memory() {
             "blocks",
             "standard/query",
             "ratio",
-            "trusted",
+            "policy",
             "bytes/item",
             "exact bytes/item",
             "exact/filter",
@@ -368,8 +368,7 @@ pub fn memory() {
             let items = stream.window as f64 * (1.0 - duplicates / queries);
             let kept = (1.0 - decided.penalty / missed_cost).clamp(0.0, 1.0);
             let (filter_bytes, exact) = (plan.spec.memory_bytes() as f64 / items, exact_bytes(items * kept) / items);
-            let trusted = filter.learned().is_some_and(|(_, calibration)| calibration.is_trusted());
-            let sample = filter.learned().map_or(0, |(reuse, _)| reuse.tracked() * 16);
+            let sample = filter.learned().map_or(0, |learned| learned.reuse().tracked() * 16);
             table.row([
                 stream.name.into(),
                 bits.to_string(),
@@ -378,7 +377,7 @@ pub fn memory() {
                 plan.spec.oldest_live_age().to_string(),
                 format!("{:.4}", standard.penalty / queries),
                 format!("{:.3}", decided.penalty / standard.penalty),
-                trusted.to_string(),
+                filter.basis().name().into(),
                 format!("{filter_bytes:.2}"),
                 format!("{exact:.2}"),
                 format!("{:.1}", exact / filter_bytes),

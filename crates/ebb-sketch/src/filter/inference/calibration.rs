@@ -1,13 +1,11 @@
 //! Do stated probabilities come true? Checked on the sampled items, whose history is known exactly.
 //!
-//! Predictions are sorted into ten bins. If the mean prediction of a bin and the observed frequency differ by more than
-//! [`TOLERANCE`], posteriors are not trusted and the filter's own answer is used. The record decays, so that trust returns
-//! once predictions come true again.
+//! Predictions are sorted into ten bins; a bin with enough predictions is evaluated by the difference between its mean
+//! prediction and the observed frequency. The record fades with a half-life of half a window, so that it describes the
+//! present. It is reported; the policy is chosen by costs ([`super::policy`]).
 
 use crate::codec::{CodecError, Kind, Reader, Writer};
 
-/// The largest accepted difference between mean prediction and observed frequency.
-pub const TOLERANCE: f64 = 0.1;
 const BINS: usize = 10;
 /// Predictions in a bin before it is evaluated.
 const MIN_PREDICTIONS: u64 = 256;
@@ -36,10 +34,6 @@ impl BinCounts {
     fn is_evaluated(&self) -> bool {
         self.predictions >= MIN_PREDICTIONS * UNIT
     }
-
-    fn is_off(&self) -> bool {
-        self.is_evaluated() && self.error().abs() > TOLERANCE
-    }
 }
 
 /// The record of predictions.
@@ -48,14 +42,12 @@ impl BinCounts {
 /// use ebb_sketch::filter::inference::calibration::{Calibration, Outcome};
 ///
 /// let mut calibration = Calibration::default();
-/// (0..300).for_each(|_| calibration.record(0.9, Outcome::Outside)); // stated 90 %, never true
-/// assert!(!calibration.is_trusted() && calibration.error() > 0.8);
+/// (0..300).for_each(|_| calibration.record(0.9, Outcome::Outside, 1.0)); // stated 90 %, never true
+/// assert!(calibration.error() > 0.8);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Calibration {
     bins: [BinCounts; BINS],
-    /// Derived: some bin exceeds the tolerance.
-    off: bool,
 }
 
 /// One bin of the record.
@@ -70,37 +62,28 @@ pub struct CalibrationBin {
 }
 
 impl Calibration {
-    /// Whether posteriors may be used.
-    pub fn is_trusted(&self) -> bool {
-        !self.off
-    }
-
     /// The largest difference between mean prediction and observed frequency over all evaluated bins.
     pub fn error(&self) -> f64 {
         self.bins.iter().filter(|bin| bin.is_evaluated()).map(|bin| bin.error().abs()).fold(0.0, f64::max)
     }
 
-    /// Records a stated probability and its outcome.
-    pub fn record(&mut self, probability: f64, outcome: Outcome) {
+    /// Records a stated probability and its outcome, with a weight of at most 1.
+    pub fn record(&mut self, probability: f64, outcome: Outcome, weight: f64) {
+        let unit = (weight.clamp(0.0, 1.0) * UNIT as f64) as u64;
         let bin = &mut self.bins[((probability * BINS as f64) as usize).min(BINS - 1)];
-        bin.predictions += UNIT;
-        bin.predicted += (probability.clamp(0.0, 1.0) * RESOLUTION) as u64 * UNIT;
-        bin.came_true += if outcome == Outcome::Inside { UNIT } else { 0 };
-        self.evaluate();
+        bin.predictions += unit;
+        bin.predicted += (probability.clamp(0.0, 1.0) * RESOLUTION) as u64 * unit;
+        bin.came_true += if outcome == Outcome::Inside { unit } else { 0 };
     }
 
-    /// Halves the record `times` times.
-    pub fn fade(&mut self, times: u32) {
+    /// Fades the record by half for every half of a window; `quarters` of a window ended.
+    pub fn fade(&mut self, quarters: u32) {
         for bin in &mut self.bins {
             for count in [&mut bin.predictions, &mut bin.predicted, &mut bin.came_true] {
-                *count = count.checked_shr(times).unwrap_or(0);
+                let halved = count.checked_shr(quarters / 2).unwrap_or(0);
+                *count = if quarters % 2 == 0 { halved } else { (u128::from(halved) * 46_341 >> 16) as u64 };
             }
         }
-        self.evaluate();
-    }
-
-    fn evaluate(&mut self) {
-        self.off = self.bins.iter().any(BinCounts::is_off);
     }
 
     /// The bins, from probability 0 to 1.
@@ -136,7 +119,6 @@ impl Calibration {
             }
         }
         reader.finish()?;
-        calibration.evaluate();
         Ok(calibration)
     }
 }

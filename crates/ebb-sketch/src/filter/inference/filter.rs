@@ -1,18 +1,19 @@
 //! The timing filter with a prior and penalties: which answer costs less, and how certain is it?
 //!
 //! [`InferentialFilter::observe`] reads, infers, decides and records one arrival; [`InferentialFilter::ask`] only answers.
-//! Without penalties, while a learned prior is not ready, and while its predictions do not come true, the answer is the
-//! filter's own, and [`Answer::basis`] says so.
+//! Without penalties and while a learned prior is not ready, the answer is the filter's own. Otherwise it is that of the
+//! policy in force, which is the posterior's unless another one is cheaper on the sample. [`Answer::basis`] names it.
 
 mod codec;
 
 use super::calibration::{Calibration, Outcome};
+use super::policy::{Policy, PolicyCosts, PolicyGuard};
 use super::posterior::{AgePrior, Posterior};
 use super::prior::{LastSighting, ReusePrior};
-use super::question::{Answer, Basis, Explanation, PriorSpec, Question, Seen};
+use super::question::{Answer, Basis, Explanation, PosteriorDetails, PriorSpec, Question, Seen};
 use crate::filter::belief::{ArrivalShare, Belief};
 use crate::filter::structure::timing::{
-    AgeLikelihood, AgeUnit, ClockSpec, LikelihoodScope, Reading, TimingError, TimingFilter, TimingSpec,
+    AgeUnit, ClockSpec, LikelihoodScope, Reading, TimingError, TimingFilter, TimingSpec,
 };
 use crate::hash::Fingerprint;
 
@@ -37,6 +38,8 @@ pub struct InferentialFilter {
     filter: TimingFilter,
     seen: Seen,
     prior: PriorState,
+    /// Recorded arrivals that the filter's own answer calls duplicates and the policy in force called unique.
+    overruled: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -45,10 +48,35 @@ enum PriorState {
     Learned(Box<LearnedPrior>),
 }
 
+/// What the sample of exactly known items teaches.
 #[derive(Debug, Clone)]
-struct LearnedPrior {
+pub struct LearnedPrior {
     reuse: ReusePrior,
     calibration: Calibration,
+    guard: PolicyGuard,
+}
+
+impl LearnedPrior {
+    /// The prior over ages.
+    pub fn reuse(&self) -> &ReusePrior {
+        &self.reuse
+    }
+
+    /// Whether stated probabilities come true.
+    pub fn calibration(&self) -> &Calibration {
+        &self.calibration
+    }
+
+    /// The costs of the policies and the one in force.
+    pub fn guard(&self) -> &PolicyGuard {
+        &self.guard
+    }
+
+    /// The policy in force; `None` while the prior is not ready.
+    #[inline]
+    fn policy(&self) -> Option<Policy> {
+        self.reuse.is_ready().then(|| self.guard.in_force())
+    }
 }
 
 impl InferentialFilter {
@@ -59,9 +87,10 @@ impl InferentialFilter {
             PriorSpec::Learned(spec) => PriorState::Learned(Box::new(LearnedPrior {
                 reuse: ReusePrior::new(spec),
                 calibration: Calibration::default(),
+                guard: PolicyGuard::default(),
             })),
         };
-        Ok(Self { filter: TimingFilter::new(spec)?, seen, prior })
+        Ok(Self { filter: TimingFilter::new(spec)?, seen, prior, overruled: 0 })
     }
 
     /// The timing filter.
@@ -69,12 +98,22 @@ impl InferentialFilter {
         &self.filter
     }
 
-    /// The learned prior and its calibration; `None` for a constant prior.
-    pub fn learned(&self) -> Option<(&ReusePrior, &Calibration)> {
+    /// What the sample teaches; `None` for a constant prior.
+    pub fn learned(&self) -> Option<&LearnedPrior> {
         match &self.prior {
             PriorState::Constant(_) => None,
-            PriorState::Learned(learned) => Some((&learned.reuse, &learned.calibration)),
+            PriorState::Learned(learned) => Some(learned),
         }
+    }
+
+    /// The basis of answers to questions with penalties.
+    pub fn basis(&self) -> Basis {
+        basis_of(self.learned().map_or(Some(Policy::Posterior), LearnedPrior::policy))
+    }
+
+    /// Recorded arrivals that the filter's own answer calls duplicates and the policy in force called unique.
+    pub fn overruled(&self) -> u64 {
+        self.overruled
     }
 
     /// Loads the item's cells into the cache.
@@ -98,10 +137,11 @@ impl InferentialFilter {
     #[inline]
     pub fn observe(&mut self, question: &Question) -> Option<Answer> {
         self.filter.advance(question.time_ms);
+        let at = self.clock_of(question.time_ms);
+        self.advance_prior(at);
         let reading = self.filter.read(question.item);
         let answer = self.answer(question, reading);
-        let at = self.clock_of(question.time_ms);
-        self.learn(question, &reading, at);
+        self.learn(question, &answer, at);
         let renews = self.seen == Seen::Last || !answer.duplicate;
         let recorded = !renews || self.filter.insert(question.item, question.time_ms);
         if let PriorState::Learned(learned) = &mut self.prior
@@ -111,6 +151,9 @@ impl InferentialFilter {
             learned.reuse.record_insert(question.item, at);
         }
         self.filter.count_arrival(question.time_ms);
+        if recorded && !answer.duplicate && matches!(answer.basis, Basis::Posterior | Basis::AcceptAll) {
+            self.overruled += u64::from(self.is_standard_duplicate(question, &reading));
+        }
         recorded.then_some(answer)
     }
 
@@ -121,42 +164,58 @@ impl InferentialFilter {
     }
 
     #[inline]
-    fn answer(&self, question: &Question, reading: Reading) -> Answer {
-        let basis = self.basis(question);
-        match question.penalties {
-            Some(penalties) if basis == Basis::Posterior => {
-                let belief = self.belief(question, &reading);
-                let decision = penalties.decide(&belief);
-                let (belief, decision, duplicate) = (Some(belief), Some(decision), decision.duplicate);
-                Answer { duplicate, basis, decision, belief, reading }
-            }
-            _ => {
-                let duplicate = self.filter.standard_answer(&reading, question.time_ms, question.window);
-                Answer { duplicate, basis, decision: None, belief: None, reading }
-            }
-        }
+    fn is_standard_duplicate(&self, question: &Question, reading: &Reading) -> bool {
+        self.filter.standard_answer(reading, question.time_ms, question.window)
     }
 
     #[inline]
-    fn basis(&self, question: &Question) -> Basis {
+    fn answer(&self, question: &Question, reading: Reading) -> Answer {
+        let policy = self.policy(question);
+        let Some((penalties, policy)) = question.penalties.zip(policy) else {
+            let basis = if question.penalties.is_some() { Basis::Learning } else { Basis::Standard };
+            let duplicate = self.is_standard_duplicate(question, &reading);
+            return Answer { duplicate, basis, decision: None, belief: None, reading };
+        };
+        let belief = self.belief(question, &reading);
+        let decision = penalties.decide(&belief);
+        let duplicate = match policy {
+            Policy::Posterior => decision.duplicate,
+            Policy::Standard => self.is_standard_duplicate(question, &reading),
+            Policy::AcceptAll => false,
+        };
+        Answer { duplicate, basis: basis_of(Some(policy)), decision: Some(decision), belief: Some(belief), reading }
+    }
+
+    /// The policy for a question; `None` while the prior is not ready.
+    #[inline]
+    fn policy(&self, question: &Question) -> Option<Policy> {
         match &self.prior {
-            _ if question.penalties.is_none() => Basis::Standard,
-            _ if question.share.is_some() => Basis::Posterior,
-            PriorState::Constant(_) => Basis::Posterior,
-            PriorState::Learned(learned) if !learned.reuse.is_ready() => Basis::Learning,
-            PriorState::Learned(learned) if !learned.calibration.is_trusted() => Basis::Miscalibrated,
-            PriorState::Learned(_) => Basis::Posterior,
+            PriorState::Learned(learned) if question.share.is_none() => learned.policy(),
+            PriorState::Learned(_) | PriorState::Constant(_) => Some(Policy::Posterior),
         }
     }
 
     /// The posterior that the item was seen within the window.
     #[inline]
     pub fn belief(&self, question: &Question, reading: &Reading) -> Belief {
-        if reading.age.is_none() || !self.filter.standard_answer(reading, question.time_ms, question.window) {
+        if reading.age.is_none() || !self.is_standard_duplicate(question, reading) {
             return Belief::OUTSIDE;
         }
         let (posterior, unit) = self.posterior(question, reading);
-        posterior.within(self.filter.window_in(unit, question.time_ms, question.window))
+        posterior.within(self.window_in(question, unit))
+    }
+
+    /// The window of a question, or the time since the filter began if that is shorter: nothing was seen before.
+    #[inline]
+    fn window_in(&self, question: &Question, unit: AgeUnit) -> f64 {
+        let window = self.filter.window_in(unit, question.time_ms, question.window);
+        match (unit, self.filter.spec().clock(), &self.prior) {
+            (AgeUnit::Clock, ClockSpec::Time { .. }, PriorState::Learned(learned)) if !learned.reuse.is_predated() => {
+                let started = learned.reuse.started().unwrap_or(question.time_ms);
+                window.min(question.time_ms.saturating_sub(started).max(0) as f64 + 1.0)
+            }
+            _ => window,
+        }
     }
 
     #[inline]
@@ -165,26 +224,25 @@ impl InferentialFilter {
             (PriorState::Constant(share), None) => (self.share_prior(*share), AgeUnit::Arrivals),
             (_, Some(share)) => (self.share_prior(share), AgeUnit::Arrivals),
             (PriorState::Learned(learned), None) => {
-                (AgePrior::Learned(learned.reuse.curve(question.frequency)), AgeUnit::Clock)
+                (AgePrior::Learned(learned.reuse.curve(question.frequency, question.key)), AgeUnit::Clock)
             }
         };
         let mut likelihood = self.filter.likelihood(question.item, reading, unit, LikelihoodScope::Line);
         if unit == AgeUnit::Clock {
-            likelihood = self.shifted_to(likelihood, question.time_ms);
+            (likelihood.from, likelihood.length) = self.shifted(likelihood.from, likelihood.length, question.time_ms);
         }
         (Posterior::new(likelihood, prior), unit)
     }
 
-    /// Shifts ages to the time of a late event: sightings after it get the smallest age.
+    /// Shifts a range of ages to the time of a late event: sightings after it get the smallest age.
     #[inline]
-    fn shifted_to(&self, likelihood: AgeLikelihood, time_ms: i64) -> AgeLikelihood {
+    fn shifted(&self, from: f64, length: f64, time_ms: i64) -> (f64, f64) {
         let behind = match (self.filter.spec().clock(), self.filter.now()) {
             (ClockSpec::Time { .. }, Some(now)) => now.saturating_sub(time_ms).max(0) as f64,
             (ClockSpec::Time { .. }, None) | (ClockSpec::Count { .. }, _) => 0.0,
         };
-        let end = likelihood.from + likelihood.length - behind;
-        let from = (likelihood.from - behind).max(0.0);
-        AgeLikelihood { from, length: (end - from).max(if behind > 0.0 { 1.0 } else { 0.0 }), ..likelihood }
+        let (begin, end) = ((from - behind).max(0.0), from + length - behind);
+        (begin, (end - begin).max(if behind > 0.0 { 1.0 } else { 0.0 }))
     }
 
     fn share_prior(&self, share: ArrivalShare) -> AgePrior<'static> {
@@ -208,23 +266,31 @@ impl InferentialFilter {
     /// Details about the item's last sighting. Slower than [`InferentialFilter::ask`].
     pub fn explain(&self, question: &Question) -> Explanation {
         let reading = self.filter.read(question.item);
-        let (posterior, unit) = self.posterior(question, &reading);
-        let belief = self.belief(question, &reading);
+        let answer = self.answer(question, reading);
+        let posterior = self.policy(question).map(|_| self.posterior_details(question, &reading));
+        Explanation { answer, posterior }
+    }
+
+    fn posterior_details(&self, question: &Question, reading: &Reading) -> PosteriorDetails {
+        let (posterior, unit) = self.posterior(question, reading);
         let oldest = self.filter.spec().oldest_live_age();
         let probability = |age: u8| {
             let (from, length) = self.filter.age_range(&Reading { age: Some(age), cells: 1, oldest: 1 }, unit);
+            let (from, length) = match unit {
+                AgeUnit::Clock => self.shifted(from, length, question.time_ms),
+                AgeUnit::Arrivals => (from, length),
+            };
             posterior.between(from, from + length)
         };
         let blocks: Vec<f64> = (0..=oldest).map(probability).collect();
         let older = 1.0 - blocks.iter().sum::<f64>();
         let most_probable = (0..=oldest).max_by(|a, b| blocks[usize::from(*a)].total_cmp(&blocks[usize::from(*b)]));
         let beginning = match (unit, &self.prior) {
-            (AgeUnit::Clock, PriorState::Learned(learned)) => learned.reuse.curve(None).horizon(),
+            (AgeUnit::Clock, PriorState::Learned(learned)) => learned.reuse.curve(None, None).horizon(),
             (AgeUnit::Clock, PriorState::Constant(_)) | (AgeUnit::Arrivals, _) => self.filter.total_arrivals() as f64,
         };
-        Explanation {
-            answer: self.answer(question, reading),
-            belief,
+        PosteriorDetails {
+            belief: self.belief(question, reading),
             likely_block: most_probable.filter(|age| blocks[usize::from(*age)] >= older),
             blocks,
             expected_age: posterior.expected_age(),
@@ -242,32 +308,77 @@ impl InferentialFilter {
         }
     }
 
-    /// Updates the learned prior and its calibration with a sampled item, before the arrival is recorded.
     #[inline]
-    fn learn(&mut self, question: &Question, reading: &Reading, at: i64) {
-        let PriorState::Learned(learned) = &self.prior else { return };
-        let sampled = learned.reuse.is_sampled(question.item);
-        let check = (sampled && learned.reuse.is_ready()).then(|| self.belief(question, reading).inside);
-        let counted = matches!(self.filter.spec().clock(), ClockSpec::Count { .. });
+    fn advance_prior(&mut self, at: i64) {
+        if let PriorState::Learned(learned) = &mut self.prior {
+            match learned.reuse.advance(at) {
+                0 => {}
+                quarters => {
+                    learned.calibration.fade(quarters);
+                    learned.guard.fade(quarters);
+                }
+            }
+        }
+    }
+
+    /// Learns from a sampled item, before the arrival is recorded.
+    #[inline]
+    fn learn(&mut self, question: &Question, answer: &Answer, at: i64) {
+        match &self.prior {
+            PriorState::Learned(learned) if learned.reuse.is_sampled(question.item) => {}
+            PriorState::Learned(_) | PriorState::Constant(_) => return,
+        }
+        let standard = self.is_standard_duplicate(question, &answer.reading);
+        let belief = answer.belief.filter(|_| question.share.is_none());
+        let belief = belief.unwrap_or_else(|| self.belief(&Question { share: None, ..*question }, &answer.reading));
+        let is_counted = matches!(self.filter.spec().clock(), ClockSpec::Count { .. });
         let PriorState::Learned(learned) = &mut self.prior else { return };
-        let LearnedPrior { reuse, calibration } = learned.as_mut();
-        match reuse.advance(at) {
-            0 => {}
-            halvings => calibration.fade(halvings),
-        }
-        if !sampled {
-            return;
-        }
         // On a clock of arrivals, the arrival just before has age 0.
-        let last = reuse.last_sighting(question.item, if counted { at.saturating_sub(1) } else { at });
-        let outcome = match last {
-            LastSighting::Unknown => return,
-            LastSighting::Age(age) if age < question.window => Outcome::Inside,
-            LastSighting::Age(_) | LastSighting::Never => Outcome::Outside,
-        };
-        if let Some(probability) = check {
-            calibration.record(probability, outcome);
+        let at = if is_counted { at.saturating_sub(1) } else { at };
+        let last = learned.reuse.last_sighting(question.item, at);
+        if learned.reuse.is_ready()
+            && let Some(outcome) = learned.outcome(last, question.window, at)
+        {
+            learned.check(question, standard, &belief, outcome);
         }
-        reuse.record_sighting(last, question.frequency);
+        learned.reuse.record_sighting(last, question.frequency, question.key);
+    }
+}
+
+impl LearnedPrior {
+    /// The truth about a sampled arrival, as far as the filter could know it; `None` if the sample is younger.
+    fn outcome(&self, last: LastSighting, window: u64, at: i64) -> Option<Outcome> {
+        let elapsed = self.reuse.started().map_or(0, |started| at.saturating_sub(started).max(0) as u64);
+        match last {
+            LastSighting::Unknown => None,
+            LastSighting::Age(age) if age < window => Some(Outcome::Inside),
+            LastSighting::Age(_) => Some(Outcome::Outside),
+            LastSighting::NotWithin(known_for) => (known_for >= window.min(elapsed)).then_some(Outcome::Outside),
+        }
+    }
+
+    /// Compares what was stated, and what each policy would have answered, with the truth. First sightings of a flood count
+    /// as much as the prior lets them.
+    fn check(&mut self, question: &Question, standard: bool, belief: &Belief, outcome: Outcome) {
+        let weight = if outcome == Outcome::Inside { 1.0 } else { self.reuse.flood_discount() };
+        self.calibration.record(belief.inside, outcome, weight);
+        let Some(penalties) = question.penalties else { return };
+        let cost = |duplicate| match (duplicate, outcome) {
+            (true, Outcome::Outside) => penalties.false_duplicate(),
+            (false, Outcome::Inside) => penalties.missed_duplicate(),
+            (true, Outcome::Inside) | (false, Outcome::Outside) => 0.0,
+        };
+        let posterior = penalties.decide(belief).duplicate;
+        let costs = PolicyCosts { posterior: cost(posterior), standard: cost(standard), accept_all: cost(false) };
+        self.guard.record(&costs, weight);
+    }
+}
+
+fn basis_of(policy: Option<Policy>) -> Basis {
+    match policy {
+        None => Basis::Learning,
+        Some(Policy::Posterior) => Basis::Posterior,
+        Some(Policy::Standard) => Basis::Standard,
+        Some(Policy::AcceptAll) => Basis::AcceptAll,
     }
 }

@@ -39,12 +39,14 @@ pub struct Question {
     pub share: Option<ArrivalShare>,
     /// An estimate of the item's frequency, if there is one; it selects the stratum of a learned prior.
     pub frequency: Option<f64>,
+    /// The key that the item belongs to, if there is one; a learned prior may know its share of repeats.
+    pub key: Option<Fingerprint>,
 }
 
 impl Question {
-    /// A question without penalties, share and frequency.
+    /// A question without penalties, share, frequency and key.
     pub fn new(item: Fingerprint, time_ms: i64, window: u64) -> Self {
-        Self { item, time_ms, window, penalties: None, share: None, frequency: None }
+        Self { item, time_ms, window, penalties: None, share: None, frequency: None, key: None }
     }
 
     /// The same question with penalties.
@@ -56,19 +58,19 @@ impl Question {
 /// How an answer was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// The filter's own answer, because the question has no penalties.
+    /// The filter's own answer, because the question has no penalties or because this policy costs least at present.
     Standard,
     /// The smallest expected penalty.
     Posterior,
     /// The filter's own answer, because the prior is not ready.
     Learning,
-    /// The filter's own answer, because recent predictions did not come true.
-    Miscalibrated,
+    /// "Unique", because accepting everything costs least at present.
+    AcceptAll,
 }
 
 impl Basis {
     /// All variants.
-    pub const ALL: [Self; 4] = [Self::Standard, Self::Posterior, Self::Learning, Self::Miscalibrated];
+    pub const ALL: [Self; 4] = [Self::Standard, Self::Posterior, Self::Learning, Self::AcceptAll];
 
     /// The name in answers and metrics.
     pub fn name(self) -> &'static str {
@@ -76,7 +78,7 @@ impl Basis {
             Self::Standard => "standard",
             Self::Posterior => "posterior",
             Self::Learning => "learning",
-            Self::Miscalibrated => "miscalibrated",
+            Self::AcceptAll => "accept_all",
         }
     }
 }
@@ -88,9 +90,9 @@ pub struct Answer {
     pub duplicate: bool,
     /// How the answer was obtained.
     pub basis: Basis,
-    /// Expected penalties; set with [`Basis::Posterior`].
+    /// Expected penalties of both answers; absent without penalties and while the prior is not ready.
     pub decision: Option<Decision>,
-    /// Posterior; set with [`Basis::Posterior`].
+    /// Posterior; absent without penalties and while the prior is not ready.
     pub belief: Option<Belief>,
     /// What the timers showed.
     pub reading: Reading,
@@ -101,6 +103,13 @@ pub struct Answer {
 pub struct Explanation {
     /// The answer to the question.
     pub answer: Answer,
+    /// The posterior; absent while the prior is not ready.
+    pub posterior: Option<PosteriorDetails>,
+}
+
+/// The posterior distribution of an item's age, counted from the time of the question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PosteriorDetails {
     /// The posterior for the window.
     pub belief: Belief,
     /// Probability of each block, youngest first; the rest to 1 is "older or never".

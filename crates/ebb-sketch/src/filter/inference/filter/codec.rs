@@ -2,12 +2,15 @@
 
 use super::*;
 use crate::codec::{CodecError, Kind, Reader, Writer};
+use crate::filter::inference::prior::ReuseSpec;
 
 const KIND: Kind = *b"infr";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// Version 1 had no costs of policies and no count of overruled duplicates.
+const FIRST_VERSION_WITH_POLICY: u16 = 2;
 
 impl InferentialFilter {
-    /// Encodes filter, prior and calibration.
+    /// Encodes the filter and what was learned.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(KIND, VERSION);
         writer.u8(match self.seen {
@@ -24,8 +27,10 @@ impl InferentialFilter {
                 writer.u8(1);
                 writer.bytes(&learned.reuse.encode());
                 writer.bytes(&learned.calibration.encode());
+                writer.bytes(&learned.guard.encode());
             }
         }
+        writer.varint(self.overruled);
         writer.seal()
     }
 
@@ -41,13 +46,21 @@ impl InferentialFilter {
                 reader.f64()?;
                 PriorState::Constant(share)
             }
-            (1, PriorSpec::Learned(spec)) => PriorState::Learned(Box::new(LearnedPrior {
-                reuse: ReusePrior::decode(spec, reader.bytes()?)?,
-                calibration: Calibration::decode(reader.bytes()?)?,
-            })),
+            (1, PriorSpec::Learned(spec)) => PriorState::Learned(Box::new(read_learned(&mut reader, spec)?)),
             (kind, _) => return Err(CodecError::invalid("prior", format!("kind {kind} is not the configured one"))),
         };
+        let overruled = if reader.version() < FIRST_VERSION_WITH_POLICY { 0 } else { reader.varint()? };
         reader.finish()?;
-        Ok(Self { filter, seen, prior })
+        Ok(Self { filter, seen, prior, overruled })
     }
+}
+
+/// The sample of version 1 recorded other things; learning begins anew, with the filter's memory intact.
+fn read_learned(reader: &mut Reader<'_>, spec: ReuseSpec) -> Result<LearnedPrior, CodecError> {
+    let reuse = ReusePrior::decode(spec, reader.bytes()?)?;
+    let calibration = Calibration::decode(reader.bytes()?)?;
+    if reader.version() < FIRST_VERSION_WITH_POLICY {
+        return Ok(LearnedPrior { reuse, calibration: Calibration::default(), guard: PolicyGuard::default() });
+    }
+    Ok(LearnedPrior { reuse, calibration, guard: PolicyGuard::decode(reader.bytes()?)? })
 }

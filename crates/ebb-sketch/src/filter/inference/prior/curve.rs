@@ -30,26 +30,62 @@ pub(super) const BEGINS: [f64; BINS] = {
     begins
 };
 
+/// The fraction of ages below `scaled` units.
+#[inline]
+pub(super) fn below(curve: &CumulativeBins, scaled: f64) -> f64 {
+    let bin = bin_of(scaled);
+    let (below, slope) = curve[bin];
+    below + slope * (scaled + 1.0 - BEGINS[bin])
+}
+
+/// Multiplies the odds of a repeat: ages below `pivot` gain what the others lose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Tilt {
+    /// The age that separates repeats from first sightings, in units.
+    pub(super) pivot: f64,
+    /// Factor of the odds.
+    pub(super) odds: f64,
+}
+
 /// A distribution of ages: linear within the bins; the remaining mass is "never, or beyond the horizon".
 #[derive(Debug, Clone, Copy)]
 pub struct AgeCurve<'a> {
     curve: &'a CumulativeBins,
     unit: f64,
     per_unit: f64,
+    /// In units.
+    pivot: f64,
+    below_pivot: f64,
+    scale_inside: f64,
+    scale_outside: f64,
 }
 
 impl<'a> AgeCurve<'a> {
-    pub(super) fn new(curve: &'a CumulativeBins, unit: f64) -> Self {
-        Self { curve, unit, per_unit: 1.0 / unit }
+    #[inline]
+    pub(super) fn new(curve: &'a CumulativeBins, unit: f64, tilt: Tilt) -> Self {
+        let below_pivot = below(curve, tilt.pivot);
+        let scale_outside = 1.0 / (tilt.odds * below_pivot + 1.0 - below_pivot);
+        Self {
+            curve,
+            unit,
+            per_unit: 1.0 / unit,
+            pivot: tilt.pivot,
+            below_pivot,
+            scale_inside: tilt.odds * scale_outside,
+            scale_outside,
+        }
     }
 
     /// The fraction of ages below `age`.
     #[inline]
     pub fn below(&self, age: f64) -> f64 {
         let scaled = age.max(0.0) * self.per_unit;
-        let bin = bin_of(scaled);
-        let (below, slope) = self.curve[bin];
-        below + slope * (scaled + 1.0 - BEGINS[bin])
+        let below = below(self.curve, scaled);
+        if scaled <= self.pivot {
+            self.scale_inside * below
+        } else {
+            self.scale_inside * self.below_pivot + self.scale_outside * (below - self.below_pivot)
+        }
     }
 
     /// The fraction of ages in `from..to`; an infinite `to` includes "never".

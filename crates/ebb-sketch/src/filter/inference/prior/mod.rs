@@ -1,39 +1,54 @@
 //! A prior over ages that is learned from a sample: no model of the stream is needed.
 //!
-//! Items are sampled by fingerprint, and the last insert of each sampled item is stored exactly. Each sighting of a sampled
-//! item adds its age (or "never, or beyond the horizon") to a histogram in quarter octaves, which is halved once per
-//! horizon. Memory is bounded: if too many items are tracked, the sampling rate is halved.
+//! Items are sampled by fingerprint, and the last insert of each sampled item is stored exactly ([`sample`](self)). Each
+//! sighting of a sampled item adds its age, or how long at least it was not inserted, to a histogram in quarter octaves; the
+//! survival curve of these ages is the prior. Histograms fade with a half-life of one window. Memory is bounded: if too
+//! many items are tracked, the sampling rate is halved.
 //!
-//! If the caller has a frequency estimate, there is one histogram per half octave of frequency (a stratum). Ages are in the
-//! unit of the caller's clock. The result depends only on the calls made.
+//! The share of repeats is estimated for the whole stream and for keys with repeats, and protected against floods of items
+//! that never repeat. If the caller has a frequency estimate, there is one curve per half octave of frequency (a stratum).
+//! Ages are in the unit of the caller's clock. The result depends only on the calls made.
 
 mod codec;
 mod curve;
-
-use std::collections::BTreeMap;
+mod flood;
+mod repeat_share;
+mod sample;
+mod survival;
 
 use thiserror::Error;
 
 pub use curve::AgeCurve;
-use curve::{BEGINS, BINS, CumulativeBins, NEVER, bin_of};
+use curve::{CumulativeBins, NEVER, Tilt, below, bin_of};
+use flood::{FloodDetector, QuarterVerdict};
+pub use repeat_share::ShareEstimate;
+use repeat_share::{RepeatShares, odds};
+use sample::ItemSample;
+use survival::{AgeCounts, MAX_COUNT, SIGHTING};
 
 use crate::hash::Fingerprint;
-use crate::random::mix;
 
 /// Number of strata, in half octaves of frequency.
 const STRATA: usize = 16;
 /// Index of the histogram over all strata.
 const ALL: usize = STRATA;
-/// Weight of one sighting; halving keeps fractions.
-const SIGHTING: u64 = 256;
-/// Upper bound of a bin, so that sums of bins cannot overflow.
-const MAX_COUNT: u64 = 1 << 56;
 /// Weight, in sightings, with which the overall histogram is mixed into a stratum.
 const SHRINKAGE: f64 = 8.0;
-/// Horizon and half-life of the histograms, in windows.
-pub const HORIZON_WINDOWS: u64 = 8;
+/// Greatest age that is distinguished from "never", in windows. Decisions need no greater one.
+pub const HORIZON_WINDOWS: u64 = 2;
+/// Steps per window in which the clock of the derived values advances.
+const STEPS_PER_WINDOW: u64 = 64;
+/// Steps after which histograms fade by 2^(-1/4) and expired items leave: a quarter of a window.
+const STEPS_PER_FADE: i64 = 16;
 /// Sightings that are collected before the curves are rebuilt.
 const MAX_PENDING: usize = 64;
+/// A sample of n sightings cannot tell odds below this over n from zero, at three standard deviations.
+const ZERO_BOUND: f64 = 9.0;
+/// Standard deviations by which the share of repeats in a quarter of a window must differ from the earlier one to count as
+/// a change of the stream.
+const CHANGE_DEVIATIONS: f64 = 4.0;
+/// By how much older sightings count less after a change.
+const CHANGE_DIVISOR: u64 = 4;
 /// Sightings before the prior is ready.
 const MIN_SIGHTINGS: u64 = 64 * SIGHTING;
 
@@ -76,9 +91,31 @@ impl ReuseSpec {
     fn horizon(&self) -> u64 {
         self.window * HORIZON_WINDOWS
     }
+
+    /// Length of a step of the derived values' clock.
+    fn step(&self) -> u64 {
+        (self.window / STEPS_PER_WINDOW).max(1)
+    }
 }
 
-type AgeHistogram = [u64; BINS];
+/// One sighting that is not in the histograms yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PendingSighting {
+    stratum: u8,
+    bin: u8,
+    kind: SightingKind,
+    key: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SightingKind {
+    /// Inserted within the window.
+    Repeat,
+    /// Inserted before the window.
+    Expired,
+    /// Not inserted for at least the age of the bin.
+    Censored,
+}
 
 /// A prior learned from a sample of the stream.
 ///
@@ -89,27 +126,30 @@ type AgeHistogram = [u64; BINS];
 /// let (key, mut prior) = (HashKey::new([7; 16]), ReusePrior::new(ReuseSpec::new(1000, 64).unwrap()));
 /// for now in 0..1000 {
 ///     let item = key.fingerprint(&[(now % 10) as u8]); // every item repeats after 10 units
-///     prior.record_sighting(prior.last_sighting(item, now), None);
+///     prior.advance(now);
+///     prior.record_sighting(prior.last_sighting(item, now), None, None);
 ///     prior.record_insert(item, now);
 /// }
-/// assert!(prior.is_ready() && prior.curve(None).between(8.0, 12.0) > 0.9);
+/// assert!(prior.is_ready() && prior.curve(None, None).between(8.0, 12.0) > 0.9);
 /// ```
 #[derive(Debug, Clone)]
 pub struct ReusePrior {
     spec: ReuseSpec,
-    /// One item in 2^level is sampled.
-    level: u8,
-    /// Until this time, items that only the present level samples have an incomplete history.
-    complete_from: i64,
-    /// When the histograms are halved next; `None` before the first advance.
-    halve_at: Option<i64>,
-    /// Sampled items and their last insert.
-    tracked: BTreeMap<u64, i64>,
-    histograms: Vec<AgeHistogram>,
-    /// (stratum, bin) of the sightings that are not in the histograms yet.
-    pending: Vec<(u8, u8)>,
+    sample: ItemSample,
+    /// The clock in steps; derived values change only with it or when the pending sightings are added.
+    step: Option<i64>,
+    histograms: Vec<AgeCounts>,
+    shares: RepeatShares,
+    floods: FloodDetector,
+    pending: Vec<PendingSighting>,
     /// Derived from the histograms.
     curves: Vec<CumulativeBins>,
+    /// Derived: the tilt of keys without a share of their own.
+    tilt: Tilt,
+    /// Derived: by how much the odds exceed those of the curve because a flood is discounted.
+    flood: f64,
+    /// Derived: by how much they do because the sample cannot tell smaller ones from zero.
+    resolution: f64,
     /// Derived: enough sightings to be used.
     ready: bool,
 }
@@ -117,10 +157,10 @@ pub struct ReusePrior {
 /// The last insert of an item before a sighting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastSighting {
-    /// Not sampled, or not for long enough.
+    /// Not sampled, or inserted later than the sighting.
     Unknown,
-    /// Not within the horizon.
-    Never,
+    /// Not within this time; nothing is known about what was before.
+    NotWithin(u64),
     /// This long ago.
     Age(u64),
 }
@@ -130,28 +170,31 @@ impl ReusePrior {
     pub fn new(spec: ReuseSpec) -> Self {
         let mut prior = Self {
             spec,
-            level: 0,
-            complete_from: i64::MIN,
-            halve_at: None,
-            tracked: BTreeMap::new(),
-            histograms: vec![[0; BINS]; STRATA + 1],
+            sample: ItemSample::new(),
+            step: None,
+            histograms: vec![AgeCounts::default(); STRATA + 1],
+            shares: RepeatShares::default(),
+            floods: FloodDetector::default(),
             pending: Vec::new(),
-            curves: vec![[(0.0, 0.0); BINS]; STRATA + 1],
+            curves: Vec::new(),
+            tilt: Tilt { pivot: 0.0, odds: 1.0 },
+            flood: 1.0,
+            resolution: 1.0,
             ready: false,
         };
-        prior.rebuild_curves();
+        prior.derive();
         prior
     }
 
     /// Whether the item is in the sample.
     #[inline]
     pub fn is_sampled(&self, item: Fingerprint) -> bool {
-        is_chosen(sample_key(item), self.level)
+        self.sample.contains(item)
     }
 
     /// Number of tracked items.
     pub fn tracked(&self) -> usize {
-        self.tracked.len()
+        self.sample.tracked.len()
     }
 
     /// Whether there are enough sightings to use the prior.
@@ -159,125 +202,196 @@ impl ReusePrior {
         self.ready
     }
 
-    /// The item's last insert as of `at`. If it was inserted later than `at` the answer is [`LastSighting::Unknown`].
-    pub fn last_sighting(&self, item: Fingerprint, at: i64) -> LastSighting {
-        let key = sample_key(item);
-        if !is_chosen(key, self.level) {
-            return LastSighting::Unknown;
-        }
-        match self.tracked.get(&key) {
-            Some(last) => match u64::try_from(at.saturating_sub(*last)) {
-                Ok(age) if age < self.spec.horizon() => LastSighting::Age(age),
-                Ok(_) => LastSighting::Never,
-                Err(_) => LastSighting::Unknown,
-            },
-            // Right after the sample was widened, nothing is known about the added items.
-            None if at < self.complete_from && !is_chosen(key, self.level + 1) => LastSighting::Unknown,
-            None => LastSighting::Never,
-        }
+    /// When the sample began.
+    pub fn started(&self) -> Option<i64> {
+        self.sample.started
     }
 
-    /// Counts a sighting of a sampled item, with an estimate of its frequency if the caller has one.
-    pub fn record_sighting(&mut self, last: LastSighting, frequency: Option<f64>) {
-        let bin = match last {
+    /// Whether the filter remembers inserts from before the sample began, as after an upgrade.
+    pub fn is_predated(&self) -> bool {
+        self.sample.predated
+    }
+
+    /// The estimated share of sightings that repeat an item of the window.
+    pub fn repeats(&self) -> ShareEstimate {
+        self.shares.all.estimate()
+    }
+
+    /// The factor by which first sightings count less because they came in a flood: 1 in ordinary traffic.
+    pub fn flood_discount(&self) -> f64 {
+        1.0 / self.flood
+    }
+
+    /// The item's last insert as of `at`. If it was inserted later than `at` the answer is [`LastSighting::Unknown`].
+    pub fn last_sighting(&self, item: Fingerprint, at: i64) -> LastSighting {
+        self.sample.last_sighting(&self.spec, item, at)
+    }
+
+    /// Counts a sighting of a sampled item, with an estimate of its frequency and its key if the caller has them.
+    pub fn record_sighting(&mut self, last: LastSighting, frequency: Option<f64>, key: Option<Fingerprint>) {
+        let (age, kind) = match last {
             LastSighting::Unknown => return,
-            LastSighting::Never => NEVER,
-            LastSighting::Age(age) => bin_of((age / self.spec.unit()) as f64).min(NEVER - 1),
+            LastSighting::NotWithin(known_for) => (known_for, SightingKind::Censored),
+            LastSighting::Age(age) if age < self.spec.window => (age, SightingKind::Repeat),
+            LastSighting::Age(age) => (age, SightingKind::Expired),
         };
-        self.pending.push((stratum_of(frequency) as u8, bin as u8));
+        let scaled = bin_of((age / self.spec.unit()) as f64);
+        let bin = match last {
+            LastSighting::NotWithin(known_for) if known_for >= self.spec.horizon() => NEVER,
+            _ => scaled.min(NEVER - 1),
+        };
+        let key = key.map(|key| key.low());
+        self.pending.push(PendingSighting { stratum: stratum_of(frequency) as u8, bin: bin as u8, kind, key });
         if self.pending.len() >= MAX_PENDING {
-            self.rebuild_curves();
+            self.add_pending();
+            self.derive();
         }
     }
 
     /// Stores that the item was inserted at `at`, if it is sampled.
     pub fn record_insert(&mut self, item: Fingerprint, at: i64) {
-        let key = sample_key(item);
-        if !is_chosen(key, self.level) {
-            return;
-        }
-        let last = self.tracked.entry(key).or_insert(at);
-        *last = at.max(*last);
-        while self.tracked.len() > self.spec.max_tracked as usize {
-            self.level += 1;
-            let level = self.level;
-            self.tracked.retain(|key, _| is_chosen(*key, level));
+        let halvings = self.sample.record_insert(&self.spec, item, at);
+        if halvings > 0 {
             // From now on, a sighting represents twice as many arrivals as before.
-            self.fade(1);
+            self.scale_counts(|count| count.checked_shr(halvings).unwrap_or(0));
+            self.floods.rescale(libm::exp2(-f64::from(halvings)));
+            self.derive();
         }
     }
 
-    /// Advances the clock and decays the histograms; returns how often they were halved.
+    /// Advances the clock; returns how many quarters of a window ended.
     #[inline]
     pub fn advance(&mut self, now: i64) -> u32 {
-        let horizon = self.spec.horizon() as i64;
-        let Some(halve_at) = self.halve_at else {
-            self.halve_at = Some(now.saturating_add(horizon));
-            return 0;
+        let step = now.div_euclid(self.spec.step() as i64);
+        match self.step {
+            Some(current) if step <= current => 0,
+            current => self.advance_to(current, step, now),
+        }
+    }
+
+    fn advance_to(&mut self, current: Option<i64>, step: i64, now: i64) -> u32 {
+        self.step = Some(step);
+        self.sample.started.get_or_insert(now);
+        let fades = current
+            .map_or(0, |current| step.div_euclid(STEPS_PER_FADE).saturating_sub(current.div_euclid(STEPS_PER_FADE)));
+        let fades = u32::try_from(fades).unwrap_or(u32::MAX);
+        if fades > 0 {
+            self.scale_counts(|count| faded(count, fades));
+            self.shares.forget_idle_keys();
+            self.follow(fades);
+            if self.sample.expire(&self.spec, now) {
+                self.scale_counts(|count| count.saturating_mul(2).min(MAX_COUNT));
+                self.floods.rescale(2.0);
+            }
+        }
+        self.derive();
+        fades
+    }
+
+    /// Adapts to the quarter that ended. A share of repeats that changed beyond chance makes older sightings count less.
+    fn follow(&mut self, quarters: u32) {
+        let (now, window) = (self.now(), self.spec.window);
+        match self.floods.end_quarters(quarters) {
+            QuarterVerdict::Unknown => {}
+            QuarterVerdict::Flood { share } => self.shares.all.hold_peak(share, now, window),
+            QuarterVerdict::Calm(quarter) => {
+                let before = self.shares.all.estimate().share;
+                let (share, deviation) = quarter.share_and_deviation(before);
+                self.shares.all.lower_peak(share + CHANGE_DEVIATIONS * deviation);
+                let is_change = (share - before).abs() > CHANGE_DEVIATIONS * deviation;
+                if is_change && self.histograms[ALL].total() > 2 * CHANGE_DIVISOR * MIN_SIGHTINGS {
+                    self.scale_counts(|count| count / CHANGE_DIVISOR);
+                }
+            }
+        }
+    }
+
+    fn scale_counts(&mut self, scale: impl Fn(u64) -> u64) {
+        self.add_pending();
+        self.histograms.iter_mut().flat_map(AgeCounts::counts_mut).for_each(|count| *count = scale(*count));
+        self.shares.fade(&scale);
+    }
+
+    fn add_pending(&mut self) {
+        for sighting in self.pending.drain(..) {
+            let (stratum, bin) = (usize::from(sighting.stratum), usize::from(sighting.bin));
+            for histogram in [ALL, stratum].iter().take(if stratum == ALL { 1 } else { 2 }) {
+                let histogram = &mut self.histograms[*histogram];
+                let counts = match sighting.kind {
+                    SightingKind::Repeat | SightingKind::Expired => &mut histogram.observed,
+                    SightingKind::Censored => &mut histogram.censored,
+                };
+                counts[bin] = (counts[bin] + SIGHTING).min(MAX_COUNT);
+            }
+            let is_repeat = sighting.kind == SightingKind::Repeat;
+            self.shares.record(sighting.key, is_repeat);
+            self.floods.record(is_repeat);
+        }
+        let now = self.now();
+        self.shares.raise_peaks(now, self.spec.window);
+    }
+
+    /// The clock of the derived values.
+    fn now(&self) -> i64 {
+        self.step.unwrap_or(0).saturating_mul(self.spec.step() as i64)
+    }
+
+    /// The time since the sample began, rounded up to a step.
+    fn elapsed(&self) -> u64 {
+        let since = self.sample.started.map_or(0, |started| self.now().saturating_sub(started).max(0) as u64);
+        since.saturating_add(self.spec.step())
+    }
+
+    /// The window, or the time since the sample began if that is shorter, in units.
+    fn pivot(&self) -> f64 {
+        self.elapsed().min(self.spec.window) as f64 / self.spec.unit() as f64
+    }
+
+    /// Recomputes everything that is not stored.
+    fn derive(&mut self) {
+        let (pivot, all) = (self.pivot(), &self.histograms[ALL]);
+        let total = all.total();
+        // A sample that is younger than the filter's memory cannot explain it until a window has passed.
+        let covers_memory = !self.sample.predated || self.elapsed() > self.spec.window;
+        self.ready = total >= MIN_SIGHTINGS && covers_memory;
+        let weight = if total == 0 { 0.0 } else { SHRINKAGE * SIGHTING as f64 / total as f64 };
+        let curve = |(stratum, counts): (usize, &AgeCounts)| match stratum {
+            ALL => counts.curve(counts, 0.0, pivot),
+            _ => counts.curve(all, weight, pivot),
         };
-        if now < halve_at {
-            return 0;
-        }
-        let times = 1 + now.saturating_sub(halve_at) / horizon;
-        let halvings = u32::try_from(times).unwrap_or(u32::MAX);
-        self.fade(halvings);
-        self.halve_at = Some(halve_at.saturating_add(times.saturating_mul(horizon)));
-        let oldest = now.saturating_sub(horizon);
-        self.tracked.retain(|_, last| *last > oldest);
-        if self.level > 0 && self.tracked.len() * 4 < self.spec.max_tracked as usize {
-            self.level -= 1;
-            self.complete_from = now.saturating_add(horizon);
-            self.histograms.iter_mut().flatten().for_each(|count| *count = count.saturating_mul(2).min(MAX_COUNT));
-            self.rebuild_curves();
-        }
-        halvings
+        self.curves = self.histograms.iter().enumerate().map(curve).collect();
+        let current = self.current_odds();
+        let floor = odds(self.shares.all.floor(self.now(), self.spec.window));
+        self.flood = (floor / current).max(1.0);
+        self.resolution = ZERO_BOUND / (total as f64 / SIGHTING as f64).max(1.0) / current;
+        self.tilt = Tilt { pivot, odds: self.flood.max(self.resolution) };
     }
 
-    fn fade(&mut self, times: u32) {
-        self.rebuild_curves();
-        for count in self.histograms.iter_mut().flatten() {
-            *count = count.checked_shr(times).unwrap_or(0);
-        }
-        self.rebuild_curves();
+    /// The odds of a repeat in the overall curve.
+    fn current_odds(&self) -> f64 {
+        odds(below(&self.curves[ALL], self.pivot()))
     }
 
-    /// The learned distribution of ages, over all items or over those of about this frequency.
+    /// The learned distribution of ages: over all items or over those of about this frequency, for all keys or for one.
     #[inline]
-    pub fn curve(&self, frequency: Option<f64>) -> AgeCurve<'_> {
-        AgeCurve::new(&self.curves[stratum_of(frequency)], self.spec.unit() as f64)
-    }
-
-    fn rebuild_curves(&mut self) {
-        for (stratum, bin) in self.pending.drain(..) {
-            self.histograms[ALL][usize::from(bin)] += SIGHTING;
-            if usize::from(stratum) != ALL {
-                self.histograms[usize::from(stratum)][usize::from(bin)] += SIGHTING;
+    pub fn curve(&self, frequency: Option<f64>, key: Option<Fingerprint>) -> AgeCurve<'_> {
+        let tilt = match key.and_then(|key| self.shares.keys.get(&key.low())) {
+            None => self.tilt,
+            Some(share) => {
+                let floor = odds(share.floor(self.now(), self.spec.window)) / self.current_odds();
+                let own = self.shares.relative_odds(share).max(floor);
+                Tilt { odds: own.max(self.resolution), ..self.tilt }
             }
-        }
-        let whole = self.histograms[ALL];
-        let all: u64 = whole.iter().sum();
-        self.ready = all >= MIN_SIGHTINGS;
-        for (stratum, curve) in self.curves.iter_mut().enumerate() {
-            let counts = &self.histograms[stratum];
-            let sum: u64 = counts.iter().sum();
-            let shrinkage = if stratum == ALL || all == 0 { 0.0 } else { SHRINKAGE * SIGHTING as f64 };
-            let (scale, mut below) = ((sum as f64 + shrinkage).max(1.0), 0.0);
-            for (bin, (start, slope)) in curve.iter_mut().enumerate() {
-                *start = below;
-                let share = (counts[bin] as f64 + shrinkage * whole[bin] as f64 / (all as f64).max(1.0)) / scale;
-                *slope = if bin == NEVER { 0.0 } else { share / (BEGINS[bin + 1] - BEGINS[bin]) };
-                below += share;
-            }
-        }
+        };
+        AgeCurve::new(&self.curves[stratum_of(frequency)], self.spec.unit() as f64, tilt)
     }
 }
 
-fn sample_key(item: Fingerprint) -> u64 {
-    mix(item.low() ^ 0x5A4D_504C_4544)
-}
-
-fn is_chosen(key: u64, level: u8) -> bool {
-    key.leading_zeros() >= u32::from(level)
+/// Fades a count by 2^(-1/4) per quarter of a window.
+fn faded(count: u64, quarters: u32) -> u64 {
+    const NUMERATOR: [u64; 4] = [65_536, 55_109, 46_341, 38_968];
+    let halved = count.checked_shr(quarters / 4).unwrap_or(0);
+    (u128::from(halved) * u128::from(NUMERATOR[quarters as usize % 4]) >> 16) as u64
 }
 
 fn stratum_of(frequency: Option<f64>) -> usize {

@@ -4,7 +4,7 @@
 //! the item's oldest cell, the fraction that is exactly that old. Bursts, repeats and late events are included by
 //! construction.
 
-use super::{ClockSpec, Reading, TimingFilter, clock, sections};
+use super::{ClockSpec, Reading, TimingFilter, clock, sections, timers};
 use crate::filter::structure::layout::CellLayout;
 use crate::hash::Fingerprint;
 
@@ -25,8 +25,8 @@ pub enum AgeUnit {
 pub enum LikelihoodScope {
     /// All cells of the filter.
     Filter,
-    /// The item's line, mixed with the whole filter, because lines differ in load. Only 4-bit timers in lines support it;
-    /// other shapes use the whole filter.
+    /// The item's line, mixed with the whole filter, because lines differ in load. Cells that are spread over the whole
+    /// filter use all of it.
     Line,
 }
 
@@ -164,8 +164,16 @@ impl TimingFilter {
         }
     }
 
-    /// Counts the nibbles of a line with exactly this age, and the younger ones.
+    /// Counts the timers of a line with exactly this age, and the younger ones.
+    #[inline]
     fn count_line(&self, line: &[u8; 64], age: u8) -> (u8, u8) {
+        match self.spec.timer_bits() {
+            4 => self.count_nibbles(line, age),
+            bits => timers::count_ages(line, bits, &self.ages, age),
+        }
+    }
+
+    fn count_nibbles(&self, line: &[u8; 64], age: u8) -> (u8, u8) {
         let (stamp, current, stamps) = (self.stamp_of_age(age), self.current_stamp, self.spec.stamps());
         // Younger stamps lie above `stamp` up to the current one; after wrapping, on both sides.
         let above = if stamp <= current { current - stamp } else { stamps - stamp };
@@ -187,7 +195,7 @@ impl TimingFilter {
 
     #[inline]
     fn collision_in_line(&self, item: Fingerprint, reading: &Reading) -> f64 {
-        let (Some(age), CellLayout::Lines(_), 4) = (reading.age, self.spec.layout(), self.spec.timer_bits()) else {
+        let (Some(age), CellLayout::Lines(_)) = (reading.age, self.spec.layout()) else {
             return self.collision(reading);
         };
         let lines = self.cells.lines();
@@ -195,7 +203,8 @@ impl TimingFilter {
         let (exactly, younger) = self.count_line(line, age);
         // The item's own oldest cells say nothing about other items.
         let own = f64::from(reading.oldest);
-        let (exactly, at_least) = (f64::from(exactly) - own, 128.0 - f64::from(younger) - own);
+        let cells = self.spec.cells_per_line() as f64;
+        let (exactly, at_least) = (f64::from(exactly) - own, cells - f64::from(younger) - own);
         let fraction = (exactly + LINE_SHRINKAGE * self.fraction_of_age(age)) / (at_least + LINE_SHRINKAGE);
         power(fraction, reading.oldest)
     }

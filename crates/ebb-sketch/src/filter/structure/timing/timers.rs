@@ -118,6 +118,23 @@ impl TimerArray {
     }
 }
 
+/// Counts the timers of a line whose age is exactly `age`, and those that are younger.
+pub(super) fn count_ages(line: &[u8; 64], bits: u8, ages: &[u8; 256], age: u8) -> (u8, u8) {
+    let (mask, lanes) = ((1u64 << bits) - 1, 64 / u32::from(bits));
+    // A line has at most 168 timers, so no count wraps.
+    let (mut exactly, mut younger) = (0u8, 0u8);
+    for word in line.as_chunks::<8>().0 {
+        let mut word = u64::from_le_bytes(*word);
+        for _ in 0..lanes {
+            let found = ages[(word & mask) as usize];
+            exactly = exactly.wrapping_add(u8::from(found == age));
+            younger = younger.wrapping_add(u8::from(found < age));
+            word >>= bits;
+        }
+    }
+    (exactly, younger)
+}
+
 /// SIMD within a word: every cell is a lane, and no sum or difference crosses into another lane.
 struct WordLanes {
     bits: u32,
