@@ -21,6 +21,7 @@ pub struct Metrics {
     pub events: IntCounterVec,
     pub rejected: IntCounterVec,
     pub decisions: IntCounterVec,
+    pub overruled: IntCounterVec,
     pub checkpoint_time: GaugeVec,
     pub checkpoint_bytes: IntGaugeVec,
     pub checkpoint_failures: IntCounter,
@@ -57,7 +58,7 @@ pub struct ShardMetrics {
     pub clock_skew: GaugeVec,
     pub fill: GaugeVec,
     pub false_duplicates: GaugeVec,
-    pub trusted: IntGaugeVec,
+    pub policy: IntGaugeVec,
     pub calibration_error: GaugeVec,
     pub isolated_keys: IntGaugeVec,
     pub previous_key_needed: IntGaugeVec,
@@ -98,8 +99,13 @@ impl Metrics {
             rejected: builder.counter_vec("rejected_total", "Records rejected, by reason.", &["stream", "reason"]),
             decisions: builder.counter_vec(
                 "decisions_total",
-                "Decisions about recorded events, by basis; with learning and miscalibrated the standard answer is given.",
+                "Decisions about recorded events, by basis; with learning the standard answer is given.",
                 &["stream", "basis"],
+            ),
+            overruled: builder.counter_vec(
+                "duplicates_overruled_total",
+                "Events that the filter's own answer calls duplicates and that were accepted because that costs less.",
+                &["stream"],
             ),
             shards: ShardMetrics::declare(builder),
             checkpoint_time: builder.float_gauge_vec(
@@ -107,30 +113,59 @@ impl Metrics {
                 "Time at which the newest checkpoint of the shard was stored; time() minus this is its age.",
                 &SHARD_LABELS,
             ),
-            checkpoint_bytes: builder.gauge_vec("checkpoint_bytes", "Size of the newest checkpoint of the shard.", &SHARD_LABELS),
+            checkpoint_bytes: builder.gauge_vec(
+                "checkpoint_bytes",
+                "Size of the newest checkpoint of the shard.",
+                &SHARD_LABELS,
+            ),
             checkpoint_failures: builder.counter("checkpoint_failures_total", "Checkpoints that could not be stored."),
-            checkpoint_seconds: builder.latency_histogram("checkpoint_duration_seconds", "Time to store one checkpoint."),
-            journal_seconds: builder.latency_histogram("journal_duration_seconds", "Time to write one group of events to the journal."),
-            journal_failures: builder.counter("journal_failures_total", "Groups of events that could not be written to the journal."),
+            checkpoint_seconds: builder
+                .latency_histogram("checkpoint_duration_seconds", "Time to store one checkpoint."),
+            journal_seconds: builder
+                .latency_histogram("journal_duration_seconds", "Time to write one group of events to the journal."),
+            journal_failures: builder
+                .counter("journal_failures_total", "Groups of events that could not be written to the journal."),
             store_bytes: builder.gauge("store_bytes", "Size of the store on disk."),
-            store_set_aside: builder.counter("store_set_aside_total", "Unreadable stores that were moved aside and replaced by an empty one."),
+            store_set_aside: builder.counter(
+                "store_set_aside_total",
+                "Unreadable stores that were moved aside and replaced by an empty one.",
+            ),
             apply_seconds: builder.latency_histogram("apply_duration_seconds", "Time to process one batch of records."),
-            answer_seconds: builder.latency_histogram("answer_duration_seconds", "Time from the arrival of a query in the worker's queue to its answer."),
+            answer_seconds: builder.latency_histogram(
+                "answer_duration_seconds",
+                "Time from the arrival of a query in the worker's queue to its answer.",
+            ),
             queue_depth: builder.gauge_vec("queue_depth", "Messages in the worker's queue.", &["worker"]),
-            transaction_seconds: builder.latency_histogram("transaction_duration_seconds", "Time to commit a transaction of outputs and offsets."),
+            transaction_seconds: builder.latency_histogram(
+                "transaction_duration_seconds",
+                "Time to commit a transaction of outputs and offsets.",
+            ),
             commits: builder.counter("commits_total", "Commits of outputs and offsets."),
-            aborts: builder.counter("aborts_total", "Transactions that were aborted and restarted from the committed offset."),
-            rebalances: builder.counter_vec("rebalances_total", "Changes of the assigned partitions, by kind.", &["change"]),
-            restore_seconds: builder.latency_histogram("restore_duration_seconds", "Time from the assignment of a partition to its first new record."),
+            aborts: builder
+                .counter("aborts_total", "Transactions that were aborted and restarted from the committed offset."),
+            rebalances: builder.counter_vec(
+                "rebalances_total",
+                "Changes of the assigned partitions, by kind.",
+                &["change"],
+            ),
+            restore_seconds: builder.latency_histogram(
+                "restore_duration_seconds",
+                "Time from the assignment of a partition to its first new record.",
+            ),
             snapshots: builder.counter("snapshots_total", "Snapshots written to the snapshot topic."),
             http_requests: builder.counter_vec(
                 "http_requests_total",
                 "HTTP requests, by route and status.",
                 &["route", "status"],
             ),
-            http_seconds: builder.latency_histogram_vec("http_request_duration_seconds", "Time to answer an HTTP request.", &["route"]),
+            http_seconds: builder.latency_histogram_vec(
+                "http_request_duration_seconds",
+                "Time to answer an HTTP request.",
+                &["route"],
+            ),
             http_connections: builder.gauge("http_connections", "Open HTTP connections."),
-            http_refused: builder.counter("http_refused_connections_total", "Connections closed because of the connection limit."),
+            http_refused: builder
+                .counter("http_refused_connections_total", "Connections closed because of the connection limit."),
             http_timeouts: builder.counter_vec(
                 "http_timeouts_total",
                 "Connections closed because of a timeout, by phase.",
@@ -180,14 +215,14 @@ impl ShardMetrics {
                 "Estimated share of new items that the standard answer takes for duplicates.",
                 &SHARD_LABELS,
             ),
-            trusted: builder.gauge_vec(
-                "posterior_trusted",
-                "1 if the posterior is calibrated and used, 0 if it is miscalibrated and the standard answer is given.",
-                &SHARD_LABELS,
+            policy: builder.gauge_vec(
+                "policy",
+                "1 for the policy that answers questions with penalties at present, 0 for the others; learning is the standard answer while the prior is not known.",
+                &["stream", "partition", "policy"],
             ),
             calibration_error: builder.float_gauge_vec(
                 "calibration_error_ratio",
-                "Largest recent difference between stated probabilities and observed frequencies; above 0.1 the posterior is not used.",
+                "Largest recent difference between stated probabilities and observed frequencies.",
                 &SHARD_LABELS,
             ),
             isolated_keys: builder.gauge_vec("isolated_keys", "Keys with a filter of their own.", &SHARD_LABELS),

@@ -119,12 +119,17 @@ impl StreamConfig {
             CostConfig::Field(path) => Some(path),
             CostConfig::Constant(_) => None,
         });
+        let rules = self.dedup.rules.iter().filter_map(|rule| rule.prior.as_ref());
+        let priors = rules.chain([&self.dedup.prior]).filter_map(|prior| match prior {
+            PriorConfig::Field(path) => Some(path),
+            PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Constant(_) => None,
+        });
         let aggregates = self.aggregates.values().flat_map(|aggregate| match &aggregate.of {
             MeasureConfig::Field(path) => [Some(path), aggregate.top.as_ref()],
             MeasureConfig::Count | MeasureConfig::Value | MeasureConfig::Weight => [None, aggregate.top.as_ref()],
         });
         let time = event.time.iter().map(|time| &time.path);
-        let all = event.item.iter().chain(time).chain(single.into_iter().flatten()).chain(costs);
+        let all = event.item.iter().chain(time).chain(single.into_iter().flatten()).chain(costs).chain(priors);
         let mut paths: Vec<&Path> = all.chain(aggregates.flatten()).collect();
         paths.sort();
         paths.dedup();

@@ -188,6 +188,7 @@ impl From<QuestionError> for Problem {
             QuestionError::NoWindow => Problem::new(ProblemKind::OtherWindow, error.to_string()),
             QuestionError::EmptyWindow => Problem::new(ProblemKind::InvalidWindow, error.to_string()),
             QuestionError::Penalty(error) => Problem::new(ProblemKind::InvalidQuestion, error.to_string()),
+            QuestionError::Share(error) => Problem::new(ProblemKind::InvalidQuestion, error.to_string()),
         }
     }
 }

@@ -39,13 +39,13 @@ pub(super) struct DecisionResponse {
     /// What the verdict is based on; absent if the filter was not consulted.
     #[serde(skip_serializing_if = "Option::is_none")]
     basis: Option<BasisName>,
-    /// With the basis `posterior`.
+    /// If penalties apply; absent with the basis `learning`.
     #[serde(skip_serializing_if = "Option::is_none")]
     posterior: Option<PosteriorResponse>,
-    /// With the basis `posterior`.
+    /// If penalties apply; absent with the basis `learning`.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected_penalty: Option<ExpectedPenaltyResponse>,
-    /// Estimated time since the item was last accepted; absent if the filter does not contain it.
+    /// Estimated time between the item's last accepted event and this one; absent if the filter does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<AgeIntervalResponse>,
     /// With `explain`, if the filter keeps ages.

@@ -104,8 +104,14 @@ struct ShardResponse {
     fill: f64,
     /// Estimated probability that a new item is called a duplicate.
     false_duplicate_rate: f64,
-    /// What decisions with penalties are based on: `posterior`, or why not.
+    /// What decisions with penalties are based on: the policy in force, or `learning`.
     basis: BasisName,
+    /// The learned share of events that repeat an item of the window; absent while it is learned and with other priors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeats: Option<ShareResponse>,
+    /// Largest recent difference between stated probabilities and observed frequencies; absent if it is not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibration_error: Option<f64>,
     /// Number of keys with a filter of their own.
     isolated_keys: usize,
     /// How often a counter of the frequency view overflowed.
@@ -114,6 +120,14 @@ struct ShardResponse {
     #[schema(required = false)]
     aggregates: Vec<AggregateStatusResponse>,
     memory_bytes: u64,
+}
+
+/// An estimated share with its interval at two standard deviations.
+#[derive(Serialize, ToSchema)]
+struct ShareResponse {
+    share: f64,
+    lower: f64,
+    upper: f64,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -245,6 +259,12 @@ impl From<&PartitionStatus> for ShardResponse {
             fill: status.fill,
             false_duplicate_rate: status.false_duplicate_rate,
             basis: status.basis.into(),
+            repeats: status.repeats.map(|repeats| ShareResponse {
+                share: repeats.share,
+                lower: repeats.lower,
+                upper: repeats.upper,
+            }),
+            calibration_error: status.calibration_error,
             isolated_keys: status.isolated_keys,
             exhausted_counts: status.exhausted_counts,
             aggregates: status.aggregates.iter().map(AggregateStatusResponse::from).collect(),

@@ -20,7 +20,10 @@ pub(super) fn report(figures: &ShardFigures<'_>, metrics: &Metrics) {
     let labels = [id.stream.as_str(), partition.as_str()];
     shards.fill.with_label_values(&labels).set(status.fill);
     shards.false_duplicates.with_label_values(&labels).set(status.false_duplicate_rate);
-    shards.trusted.with_label_values(&labels).set(i64::from(status.basis != Basis::Miscalibrated));
+    for basis in Basis::ALL {
+        let labels = [labels[0], labels[1], basis.name()];
+        shards.policy.with_label_values(&labels).set(i64::from(status.basis == basis));
+    }
     shards.previous_key_needed.with_label_values(&labels).set(i64::from(status.needs_previous_key));
     shards.isolated_keys.with_label_values(&labels).set(status.isolated_keys as i64);
     shards.exhausted_counts.with_label_values(&labels).set(status.exhausted_counts as i64);
@@ -62,7 +65,6 @@ pub(super) fn remove(id: &ShardId, plan: &Plan, metrics: &Metrics) {
     let labels = [id.stream.as_str(), partition.as_str()];
     let whole = [
         &shards.lag,
-        &shards.trusted,
         &shards.isolated_keys,
         &shards.previous_key_needed,
         &shards.exhausted_counts,
@@ -73,6 +75,9 @@ pub(super) fn remove(id: &ShardId, plan: &Plan, metrics: &Metrics) {
     whole.into_iter().chain([&metrics.checkpoint_bytes]).for_each(|gauges| drop(gauges.remove_label_values(&labels)));
     let real = real.into_iter().chain([&shards.calibration_error, &metrics.checkpoint_time]);
     real.for_each(|gauges| drop(gauges.remove_label_values(&labels)));
+    for basis in Basis::ALL {
+        drop(shards.policy.remove_label_values(&[labels[0], labels[1], basis.name()]));
+    }
     for name in plan.aggregates.iter().map(|aggregate| aggregate.name()) {
         remove_aggregate([labels[0], labels[1], name], shards);
     }
@@ -95,12 +100,16 @@ fn remove_aggregate(labels: [&str; 3], shards: &ShardMetrics) {
 
 /// Counts verdicts and bases, once per batch.
 pub(super) fn count_outcomes<'a>(stream: &str, outcomes: impl Iterator<Item = &'a Outcome>, metrics: &Metrics) {
-    let (mut verdicts, mut bases) = (VerdictCounts::default(), [0; Basis::ALL.len()]);
+    let (mut verdicts, mut bases, mut overruled) = (VerdictCounts::default(), [0; Basis::ALL.len()], 0);
     for outcome in outcomes {
         verdicts.add(outcome.verdict);
         if let Some(answer) = &outcome.answer {
             bases[answer.basis as usize] += 1;
+            overruled += u64::from(answer.is_overruled);
         }
+    }
+    if overruled > 0 {
+        metrics.overruled.with_label_values(&[stream]).inc_by(overruled);
     }
     let named = [Verdict::Unique, Verdict::Duplicate, Verdict::Late].into_iter().zip([
         verdicts.unique,

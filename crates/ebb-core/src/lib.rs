@@ -44,7 +44,7 @@ pub use aggregate::{
     MAX_EXPORTS, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT, MAX_TEXT_BYTES, Measure, MergedExports, Method,
     PartialAggregate, QuantileAnswer, Refusal, Selection, Statistic, TopAnswer, TopName, Weighting,
 };
-pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, PenaltySpec};
+pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, PenaltySpec, PriorStrata, ShareSource};
 pub use ebb_sketch::filter::belief::ArrivalShare;
 pub use ebb_sketch::filter::inference::decision::Penalties;
 pub use ebb_sketch::filter::inference::prior::ShareEstimate;

@@ -2,7 +2,7 @@
 
 use super::reader::Subject;
 use super::verdict::Verdict;
-use ebb_sketch::filter::belief::{ArrivalShare, Belief};
+use ebb_sketch::filter::belief::{ArrivalShare, ArrivalShareError, Belief};
 use ebb_sketch::filter::inference::Basis;
 use ebb_sketch::filter::inference::decision::{Decision, Penalties, PenaltyError};
 use ebb_sketch::filter::structure::frequency::DecayedCount;
@@ -52,12 +52,22 @@ pub struct Answer {
     pub age: Option<AgeRange>,
     /// The item's decayed count before this event, where the stream has a frequency view.
     pub frequency: Option<DecayedCount>,
+    /// Whether the filter takes the item for a duplicate and was overruled because "unique" costs less.
+    pub is_overruled: bool,
 }
 
 impl Answer {
     /// A verdict that no filter was asked for.
     pub(super) fn plain(verdict: Verdict) -> Self {
-        Self { verdict, basis: Basis::Standard, belief: None, decision: None, age: None, frequency: None }
+        Self {
+            verdict,
+            basis: Basis::Standard,
+            belief: None,
+            decision: None,
+            age: None,
+            frequency: None,
+            is_overruled: false,
+        }
     }
 }
 
@@ -134,4 +144,7 @@ pub enum QuestionError {
     /// The penalties are not valid.
     #[error(transparent)]
     Penalty(#[from] PenaltyError),
+    /// The prior is not valid.
+    #[error(transparent)]
+    Share(#[from] ArrivalShareError),
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ebb_core::{
     ArrivalShare, Basis, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Penalties,
-    PenaltySpec, Plan, Question, Reader, Reason, Record, Seen, Shard, Span, TimeUnit, Verdict,
+    PenaltySpec, Plan, Question, Reader, Reason, Record, Seen, Shard, ShareSource, Span, TimeUnit, Verdict,
 };
 use ebb_sketch::filter::inference::PriorSpec;
 use ebb_sketch::filter::structure::frequency::FrequencySpec;
@@ -121,8 +121,8 @@ fn key_rules_override_window_and_penalty() {
     let keys = reader();
     let free = PenaltySpec { false_duplicate: Cost::Constant(1.0), missed_duplicate: Cost::Constant(0.0) };
     let rules = KeyRules::new([
-        (keys.key_fingerprint("short"), KeyRule { window: Some(10_000), penalty: None }),
-        (keys.key_fingerprint("free"), KeyRule { window: None, penalty: Some(free) }),
+        (keys.key_fingerprint("short"), KeyRule { window: Some(10_000), ..KeyRule::default() }),
+        (keys.key_fingerprint("free"), KeyRule { penalty: Some(free), ..KeyRule::default() }),
     ]);
     let prior = PriorSpec::Constant(ArrivalShare::new(1e-3).unwrap());
     let filter = FilterSpec::Timing { spec: timing(1 << 16), prior };
@@ -139,6 +139,47 @@ fn key_rules_override_window_and_penalty() {
     );
     let query = Question { window: Some(Span::Milliseconds(WINDOW_MS)), ..question(&shard, "short", 1) };
     assert_eq!(shard.ask(&query).unwrap().verdict, Verdict::Duplicate, "the window of a question overrides the rule");
+}
+
+#[test]
+fn the_prior_of_an_event_field_decides_and_an_invalid_one_is_rejected() {
+    let penalty = PenaltySpec { false_duplicate: Cost::Constant(1.0), missed_duplicate: Cost::Constant(1.0) };
+    let dedup = DedupSpec { penalty: Some(penalty), share: Some(ShareSource::Field(0)), ..learning(1 << 16) };
+    let mut shard = shard(dedup);
+    assert_eq!(record(&mut shard, &event("a", 1, 1_000, 0.01), 1_000), Verdict::Unique);
+    let payload = event("a", 1, 2_000, 0.01);
+    let outcome = shard.apply(Record { offset: 1, timestamp_ms: 2_000, payload: payload.as_bytes() });
+    assert_eq!(outcome.verdict, Verdict::Duplicate);
+    let answer = outcome.answer.unwrap();
+    assert_eq!(answer.basis, Basis::Posterior, "a share that comes with the event needs no learning");
+    let before = shard.snapshot();
+    for (id, invalid) in [(2, 0.0), (3, 1.0), (4, -0.5), (5, 7.0)] {
+        let verdict = record(&mut shard, &event("a", id, 3_000, invalid), 3_000);
+        assert_eq!(verdict, Verdict::Rejected(Reason::Schema), "{invalid}");
+    }
+    assert_ne!(shard.snapshot(), before, "the rejections are counted");
+    assert_eq!(shard.as_of().time_ms, Some(2_000), "nothing else has changed");
+    // A question that names only the item falls back to what the filter learns.
+    assert_eq!(shard.ask(&question(&shard, "a", 1)).unwrap().basis, Basis::Learning);
+}
+
+#[test]
+fn a_key_rule_sets_the_prior_of_its_keys() {
+    let penalty = PenaltySpec { false_duplicate: Cost::Constant(1.0), missed_duplicate: Cost::Constant(1.0) };
+    let share = Some(ShareSource::Constant(ArrivalShare::new(1e-12).unwrap()));
+    let rules = KeyRules::new([(reader().key_fingerprint("rare"), KeyRule { share, ..KeyRule::default() })]);
+    let prior = PriorSpec::Constant(ArrivalShare::new(0.3).unwrap());
+    let filter = FilterSpec::Timing { spec: timing(256), prior };
+    let mut shard = shard(DedupSpec { rules, penalty: Some(penalty), ..DedupSpec::new(filter, Seen::Last) });
+    for id in 0..400 {
+        record(&mut shard, &event("other", id, 1_000, 0.0), 1_000);
+    }
+    let duplicates = |key| {
+        let answers = (1_000..1_200).map(|id| shard.ask(&question(&shard, key, id)).unwrap());
+        answers.filter(|answer| answer.verdict == Verdict::Duplicate).count()
+    };
+    // In a full filter, new items look like repeats; only a small prior tells otherwise.
+    assert!(duplicates("frequent") > 150 && duplicates("rare") < 20);
 }
 
 #[test]

@@ -284,6 +284,7 @@ mod tests {
     fn answer(verdict: Verdict, probability: Option<f64>) -> Answer {
         Answer {
             verdict,
+            is_overruled: false,
             basis: if probability.is_some() { Basis::Posterior } else { Basis::Standard },
             belief: probability.map(|inside| Belief { inside, outside: 1.0 - inside }),
             decision: None,

@@ -39,14 +39,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("fill {:.2}, false-duplicate rate {:.3}", filter.filter().fill(), filter.filter().false_duplicate_rate());
     for (name, number) in [("a recent click", numbers[CLICKS as usize - 50]), ("a new click", CLICKS + 7)] {
         let item = key.fingerprint(format!("click-{number}").as_bytes());
-        let explanation = filter.explain(&Question::new(item, now_ms, window_ms).with_penalties(penalties));
-        let (answer, belief) = (explanation.answer, explanation.belief);
-        println!(
-            "{name}: duplicate = {}, P(seen) = {:.4}, basis = {}",
-            answer.duplicate,
-            belief.inside,
-            answer.basis.name()
-        );
+        let answer = filter.ask(&Question::new(item, now_ms, window_ms).with_penalties(penalties));
+        let seen = answer.belief.map_or_else(|| "not known yet".into(), |belief| format!("{:.4}", belief.inside));
+        println!("{name}: duplicate = {}, P(seen) = {seen}, basis = {}", answer.duplicate, answer.basis.name());
     }
 
     // State is bytes: a decoded filter continues exactly like the one that was encoded.

@@ -483,3 +483,34 @@ fn a_flood_of_junk_does_not_let_honest_repeats_through() {
         assert!(attacked <= clean + 0.05, "{junk} junk events: {attacked} accepted, {clean} without");
     }
 }
+
+#[test]
+fn state_of_the_first_version_keeps_its_items_and_learns_anew() {
+    let text = include_str!("vectors/timing/inferential_v1.hex");
+    let digits = text.trim().as_bytes().chunks(2);
+    let bytes: Vec<u8> = digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect();
+    let spec = TimingSpec::time(60_000, 0, 1024).unwrap();
+    let prior = PriorSpec::Learned(ReuseSpec::new(60_000, 16).unwrap());
+    let mut filter = InferentialFilter::decode(spec, Seen::First, prior, &bytes).unwrap();
+    // Written after 200 arrivals of 100 items, one every 100 ms.
+    let key = ebb_sketch::hash::HashKey::new([7; 16]);
+    let priced = |number: u64, time_ms| {
+        let penalties = Penalties::new(1.0, 1.0).unwrap();
+        Question::new(key.fingerprint(&number.to_le_bytes()), time_ms, 60_000).with_penalties(penalties)
+    };
+    assert!((0..100).all(|number| filter.ask(&priced(number, 20_000)).duplicate));
+    // The sample is younger than the items: until a window has passed, posteriors would deny them.
+    for number in 1000..2000 {
+        let answer = filter.observe(&priced(number, 20_000 + (number as i64 - 1000) * 39)).unwrap();
+        assert_eq!(answer.basis, Basis::Learning, "{number}");
+    }
+    assert!((50..100).all(|number| filter.ask(&priced(number, 59_000)).duplicate));
+    for arrival in 0..400_000 {
+        filter.observe(&priced(2000 + arrival % 4000, 60_000 + arrival as i64 / 10)).unwrap();
+    }
+    assert_ne!(filter.basis(), Basis::Learning, "after a window the sample covers the memory");
+    assert_eq!(
+        InferentialFilter::decode(spec, Seen::First, prior, &filter.encode()).unwrap().encode(),
+        filter.encode()
+    );
+}

@@ -57,7 +57,7 @@ pub(super) fn filter_bytes(filter: &FilterSpec) -> u64 {
 /// Folds synthetic events into a shard that has only this aggregate.
 fn aggregate(plan: &Plan, spec: &AggregateSpec) -> Result<ViewMemory, ViewError> {
     let filter = FilterSpec::Classic { size: CellLayout::Spread(1024), hashes: 1, share: None };
-    let dedup = DedupSpec { filter, seen: Seen::Last, penalty: None, rules: KeyRules::new([]), isolation: None };
+    let dedup = DedupSpec::new(filter, Seen::Last);
     let alone = Plan { dedup, frequency: None, aggregates: vec![spec.clone()], ..plan.clone() };
     let mut shard = Shard::new(Arc::new(alone), 0)?;
     let mut random = Random::new(1);

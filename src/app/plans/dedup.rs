@@ -7,7 +7,8 @@ use crate::config::dedup::{
     CostConfig, DedupConfig, FilterKind, FilterSizing, KeyRuleConfig, PenaltyConfig, PriorConfig, WindowConfig,
 };
 use ebb_core::{
-    ArrivalShare, Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Path, PenaltySpec, Reader, Seen,
+    ArrivalShare, Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Path, Penalties, PenaltySpec,
+    PriorStrata, Reader, Seen, ShareSource,
 };
 use ebb_sketch::filter::inference::PriorSpec;
 use ebb_sketch::filter::planning::sizing::{self, Budget, Workload};
@@ -36,7 +37,15 @@ pub(super) fn dedup_spec(dedup: &DedupConfig, numbers: &[Path], reader: &Reader)
         filter,
         seen: dedup.seen,
         penalty: dedup.penalty.as_ref().map(|penalty| penalty_spec(penalty, numbers)),
-        rules: rules(&dedup.rules, numbers, reader),
+        share: match &dedup.prior {
+            PriorConfig::Field(path) => Some(ShareSource::Field(index_of(path, numbers))),
+            PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Constant(_) => None,
+        },
+        strata: match dedup.prior {
+            PriorConfig::AutoFrequency => PriorStrata::KeysAndFrequency,
+            PriorConfig::Auto | PriorConfig::Constant(_) | PriorConfig::Field(_) => PriorStrata::Keys,
+        },
+        rules: rules(&dedup.rules, numbers, reader)?,
         isolation,
     })
 }
@@ -47,7 +56,9 @@ pub(in crate::app) fn filter_spec(dedup: &DedupConfig) -> anyhow::Result<FilterS
         FilterKind::Timing => {
             let spec = timing_spec(dedup)?;
             return Ok(match dedup.prior {
-                PriorConfig::Auto | PriorConfig::AutoFrequency => FilterSpec::learning(spec, SAMPLED_ITEMS)?,
+                PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => {
+                    FilterSpec::learning(spec, SAMPLED_ITEMS)?
+                }
                 PriorConfig::Constant(p) => {
                     FilterSpec::Timing { spec, prior: PriorSpec::Constant(ArrivalShare::new(p)?) }
                 }
@@ -56,7 +67,7 @@ pub(in crate::app) fn filter_spec(dedup: &DedupConfig) -> anyhow::Result<FilterS
         FilterKind::Classic => {
             let share = match dedup.prior {
                 PriorConfig::Constant(p) => Some(ArrivalShare::new(p)?),
-                PriorConfig::Auto | PriorConfig::AutoFrequency => None,
+                PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => None,
             };
             return Ok(FilterSpec::Classic {
                 size: CellLayout::in_memory(memory(dedup))?,
@@ -107,7 +118,16 @@ fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
     };
     // Isolated keys take half of the memory.
     let shares = if dedup.isolate > 0 { 2 } else { 1 };
-    let planned = |items, budget| anyhow::Ok(sizing::plan_filter(&Workload::new(span, items)?, budget)?.spec);
+    let planned = |items, budget| {
+        let workload = Workload::new(span, items)?;
+        let plan = match (budget, planning_penalties(dedup)) {
+            (Budget::Memory(bytes), Some(penalties)) => {
+                sizing::plan_for_penalty(&workload, bytes, &penalties, dedup.seen)?
+            }
+            (Budget::Memory(_), None) | (Budget::Error(_), _) => sizing::plan_filter(&workload, budget)?,
+        };
+        anyhow::Ok(plan.spec)
+    };
     match (dedup.sizing(), dedup.bits, dedup.cells, dedup.blocks) {
         (FilterSizing::Error { error, items }, ..) => planned(items, Budget::Error(error)),
         (FilterSizing::Memory(memory), Some(bits), Some(cells), Some(blocks)) => {
@@ -119,6 +139,20 @@ fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
             planned(items, Budget::Memory(memory.0 / shares))
         }
     }
+}
+
+/// The penalties for which the layout is planned: the configured constants, or equal ones if they are fields of the event.
+/// Their ratio is limited, because an extreme one makes all layouts equal.
+pub(in crate::app) fn planning_penalties(dedup: &DedupConfig) -> Option<Penalties> {
+    const MAX_RATIO: f64 = 100.0;
+    let penalty = dedup.penalty.as_ref()?;
+    let (CostConfig::Constant(wrong), CostConfig::Constant(missed)) =
+        (&penalty.false_duplicate, &penalty.missed_duplicate)
+    else {
+        return Penalties::new(1.0, 1.0).ok();
+    };
+    let ratio = if *wrong == *missed { 1.0 } else { (wrong / missed).clamp(1.0 / MAX_RATIO, MAX_RATIO) };
+    Penalties::new(ratio, 1.0).ok()
 }
 
 /// Divides the window and its lateness into blocks.
@@ -153,19 +187,23 @@ fn penalty_spec(penalty: &PenaltyConfig, numbers: &[Path]) -> PenaltySpec {
 }
 
 /// A rule applies to its keys both as JSON strings and, where they have that form, as JSON numbers or literals.
-fn rules(rules: &[KeyRuleConfig], numbers: &[Path], reader: &Reader) -> KeyRules {
-    KeyRules::new(rules.iter().flat_map(|config| {
+fn rules(configs: &[KeyRuleConfig], numbers: &[Path], reader: &Reader) -> anyhow::Result<KeyRules> {
+    let mut rules = Vec::new();
+    for config in configs {
         let window = config.window.map(|window| match window {
             WindowConfig::Time(window) => window.0,
             WindowConfig::Events(window) => window,
         });
         let penalty = config.penalty.as_ref().map(|penalty| penalty_spec(penalty, numbers));
-        let rule = KeyRule { window, penalty };
-        config
-            .keys
-            .iter()
-            .flat_map(|key| [Some(reader.key_fingerprint(key)), reader.bare_key_fingerprint(key)])
-            .flatten()
-            .map(move |key| (key, rule))
-    }))
+        let share = match &config.prior {
+            Some(PriorConfig::Constant(p)) => Some(ShareSource::Constant(ArrivalShare::new(*p)?)),
+            Some(PriorConfig::Field(path)) => Some(ShareSource::Field(index_of(path, numbers))),
+            Some(PriorConfig::Auto | PriorConfig::AutoFrequency) | None => None,
+        };
+        let rule = KeyRule { window, penalty, share };
+        let keys = config.keys.iter();
+        let keys = keys.flat_map(|key| [Some(reader.key_fingerprint(key)), reader.bare_key_fingerprint(key)]);
+        rules.extend(keys.flatten().map(|key| (key, rule)));
+    }
+    Ok(KeyRules::new(rules))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use crate::config::aggregate::{AggregateConfig, MeasureConfig};
-use crate::config::dedup::CostConfig;
+use crate::config::dedup::{CostConfig, PriorConfig};
 use crate::config::service::LimitsConfig;
 use crate::config::stream::{EventConfig, StreamConfig};
 use ebb_core::{AggregateParameters, AggregateSpec, EventSpec, Path, PayloadLimits, Plan, Reader};
@@ -44,7 +44,7 @@ pub(super) fn plan_with_keys(
     }))
 }
 
-/// The paths of all numbers that aggregates and costs refer to, each once.
+/// The paths of all numbers that aggregates, costs and priors refer to, each once.
 fn number_paths(stream: &StreamConfig) -> Vec<Path> {
     let measured = stream.aggregates.values().filter_map(|aggregate| match &aggregate.of {
         MeasureConfig::Field(path) => Some(path),
@@ -56,8 +56,13 @@ fn number_paths(stream: &StreamConfig) -> Vec<Path> {
         CostConfig::Field(path) => Some(path),
         CostConfig::Constant(_) => None,
     });
-    // Measured numbers come first: their indices are part of the state, those of costs are not.
-    distinct(measured.chain(costs))
+    let rules = stream.dedup.rules.iter().filter_map(|rule| rule.prior.as_ref());
+    let priors = rules.chain([&stream.dedup.prior]).filter_map(|prior| match prior {
+        PriorConfig::Field(path) => Some(path),
+        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Constant(_) => None,
+    });
+    // Measured numbers come first: their indices are part of the state, those of costs and priors are not.
+    distinct(measured.chain(costs).chain(priors))
 }
 
 /// The paths of all fields whose most frequent values aggregates keep, each once.

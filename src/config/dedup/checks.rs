@@ -1,6 +1,6 @@
 //! Checks between the keys of the dedup view, and between the view and the stream's event.
 
-use super::{DedupConfig, FilterKind, FilterSizing, WindowConfig, defaults};
+use super::{DedupConfig, FilterKind, FilterSizing, PriorConfig, WindowConfig, defaults};
 use crate::config::declare::ConfigEnum;
 use crate::config::emit;
 use crate::config::parser::{ConfigParser, Schema};
@@ -115,8 +115,12 @@ fn check_rule_keys(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) 
             let message = format!("{} already has a rule; list each key once", excerpt(key));
             parser.key_error(node, &keys, &[], message);
         }
-        if rule.window.is_none() && rule.penalty.is_none() {
-            parser.key_error(node, &at, &[], "has no effect; set a window or a penalty");
+        if rule.window.is_none() && rule.penalty.is_none() && rule.prior.is_none() {
+            parser.key_error(node, &at, &[], "has no effect; set a window, a penalty or a prior");
+        }
+        if matches!(rule.prior, Some(PriorConfig::Auto | PriorConfig::AutoFrequency)) {
+            let message = "is learned for all keys together; set a number or a field, or remove it";
+            parser.key_error(node, &format!("{at}.prior"), &[], message);
         }
     }
 }

@@ -57,13 +57,15 @@ section! {
         importance_max: PositiveNumber<1_000_000_000> = "10";
         /// Penalties of wrong answers. Without them the filter's own answer is the verdict.
         penalty: Optional<PenaltyConfig>;
-        /// The prior probability of a repeat: `auto` learns it from the stream, `auto-frequency` learns it separately for
-        /// rare and frequent items (requires the `frequency` view), a number sets it.
+        /// The prior probability of a repeat. `auto` learns it from the stream, separately for keys with enough repeats;
+        /// `auto-frequency` also separately for rare and frequent items (requires the `frequency` view). A number, or a field
+        /// of the event with a number, is the probability that the next event has this item; questions without the field
+        /// use `auto`.
         prior: PriorSyntax = "auto";
         /// How many of the keys with the most events get a filter of their own, so that a burst on one key does not cause
         /// false duplicates on others (filter `timing`, time windows). These filters share half of `memory`.
         isolate: IntegerRange<0, 4096> = "0";
-        /// Keys with a window or penalty of their own.
+        /// Keys with a window, penalty or prior of their own.
         rules: ListOf<KeyRuleConfig, 256> = "[]", eg "[{keys: [vip], window: 1h}]";
     }
     check checks::check_dedup
@@ -80,7 +82,7 @@ section! {
 }
 
 section! {
-    /// Keys with a window or penalty of their own.
+    /// Keys with a window, penalty or prior of their own.
     pub struct KeyRuleConfig {
         /// The keys that the rule applies to.
         keys: ListOf<ShortText, 10_000>, eg "[vip]";
@@ -88,6 +90,8 @@ section! {
         window: Optional<WindowConfig>, eg "1h";
         /// Their penalties.
         penalty: Optional<PenaltyConfig>;
+        /// Their prior: a number, or a field of the event with a number, as in `prior` of the view.
+        prior: Optional<PriorSyntax>, eg "0.000001";
     }
 }
 

@@ -84,7 +84,7 @@ impl Schema for CostSyntax {
 }
 
 /// The prior probability of a repeat.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum PriorConfig {
     /// Learned from a sample of the stream.
     Auto,
@@ -92,6 +92,8 @@ pub enum PriorConfig {
     AutoFrequency,
     /// The probability that the next event has a given item.
     Constant(f64),
+    /// A field of the event with that probability; learned where the field is absent.
+    Field(Path),
 }
 
 /// The syntax of a [`PriorConfig`].
@@ -102,7 +104,7 @@ impl Schema for PriorSyntax {
     type Value = PriorConfig;
 
     fn syntax() -> String {
-        "auto, auto-frequency, or a number greater than 0 and less than 1".into()
+        "auto, auto-frequency, a number greater than 0 and less than 1, or the path of a numeric field".into()
     }
 
     fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<PriorConfig> {
@@ -110,7 +112,10 @@ impl Schema for PriorSyntax {
             ("auto", _) => Ok(PriorConfig::Auto),
             ("auto-frequency", _) => Ok(PriorConfig::AutoFrequency),
             (_, Some(p)) => Ok(PriorConfig::Constant(p)),
-            _ => Err(format!("{} is not a valid prior; expected {}", excerpt(text), Self::syntax())),
+            (_, None) if text.parse::<f64>().is_ok() => {
+                Err(format!("{} is not a valid prior; expected {}", excerpt(text), Self::syntax()))
+            }
+            (_, None) => parse_path(text).map(PriorConfig::Field),
         })
     }
 
@@ -119,6 +124,7 @@ impl Schema for PriorSyntax {
             PriorConfig::Auto => Node::scalar("auto"),
             PriorConfig::AutoFrequency => Node::scalar("auto-frequency"),
             PriorConfig::Constant(p) => Node::scalar(p),
+            PriorConfig::Field(path) => Node::scalar(path),
         })
     }
 }

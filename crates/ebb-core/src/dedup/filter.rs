@@ -107,7 +107,7 @@ pub(super) enum Filter {
 const NO_READING: Reading = Reading { age: None, cells: 0, oldest: 0 };
 
 fn plain_answer(duplicate: bool) -> Answer {
-    Answer { duplicate, basis: Basis::Standard, decision: None, belief: None, reading: NO_READING }
+    Answer { duplicate, basis: Basis::Standard, decision: None, belief: None, reading: NO_READING, standard: duplicate }
 }
 
 impl Filter {
@@ -176,14 +176,6 @@ impl Filter {
                 .filter(|reuse| reuse.is_ready())
                 .map(ReusePrior::repeats),
             Self::Stable(_) | Self::Classic(_) => None,
-        }
-    }
-
-    /// Events that the filter's own answer calls duplicates and that were accepted.
-    pub(super) fn overruled(&self) -> u64 {
-        match self {
-            Self::Timing(filter) => filter.overruled(),
-            Self::Stable(_) | Self::Classic(_) => 0,
         }
     }
 
@@ -261,7 +253,8 @@ impl ClassicView {
                 let decision = penalties.decide(&belief);
                 let basis = Basis::Posterior;
                 let (duplicate, decision, belief) = (decision.duplicate, Some(decision), Some(belief));
-                Answer { duplicate, basis, decision, belief, reading: NO_READING }
+                let standard = self.filter.contains(question.item);
+                Answer { duplicate, basis, decision, belief, reading: NO_READING, standard }
             }
             _ => plain_answer(self.filter.contains(question.item)),
         }

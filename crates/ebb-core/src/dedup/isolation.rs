@@ -102,10 +102,6 @@ impl Isolation {
         self.filters.values().filter(|isolated| isolated.evicted_ms.is_none()).count()
     }
 
-    pub(super) fn overruled(&self) -> u64 {
-        self.filters.values().map(|isolated| isolated.filter.overruled()).sum()
-    }
-
     pub(super) fn memory_bytes(&self) -> u64 {
         self.filters.values().map(|isolated| isolated.filter.filter().memory_bytes()).sum()
     }

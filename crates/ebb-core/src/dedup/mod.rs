@@ -9,12 +9,14 @@ mod filter;
 mod isolation;
 mod lookup;
 mod penalty;
+mod prior;
 mod spec;
 
 pub use filter::FilterSpec;
 pub use isolation::IsolationSpec;
 pub(crate) use lookup::Lookup;
 pub use penalty::{Cost, KeyRule, KeyRules, PenaltySpec};
+pub use prior::{PriorStrata, ShareSource};
 pub use spec::DedupSpec;
 
 use super::question::{AgeExplanation, Answer, AnswerDetails, ExpectedAge, QuestionError};
@@ -143,8 +145,8 @@ impl Dedup {
         })))
     }
 
-    /// The question to the filter. Window and penalties come from the question, the key's rule or the configuration, in
-    /// this order.
+    /// The question to the filter. Window, penalties and share come from the question, the key's rule or the
+    /// configuration, in this order.
     fn filter_question(&self, lookup: &Lookup<'_>) -> Result<inference::Question, QuestionError> {
         let rule = self.spec.rule(lookup.key);
         let max_window = self.spec.filter.timing().map_or(u64::MAX, |spec| spec.clock().window());
@@ -155,11 +157,16 @@ impl Dedup {
             (None, Some(spec)) => spec.evaluate(lookup.numbers)?,
             (None, None) => None,
         };
+        let share = match (lookup.share, self.spec.share_source(lookup.key)) {
+            (Some(requested), _) => Some(requested),
+            (None, Some(source)) => source.evaluate(lookup.numbers)?,
+            (None, None) => None,
+        };
         let plain = inference::Question::new(lookup.item, lookup.time_ms, window);
         Ok(inference::Question {
             penalties,
-            share: lookup.share,
-            frequency: lookup.frequency,
+            share,
+            frequency: lookup.frequency.filter(|_| self.spec.strata == PriorStrata::KeysAndFrequency),
             key: lookup.key,
             ..plain
         })
@@ -180,6 +187,7 @@ impl Dedup {
             decision: answer.decision,
             age: timing.and_then(|filter| age_range(filter, &answer.reading, lookup.time_ms)),
             frequency: None,
+            is_overruled: answer.is_overruled(),
         }
     }
 
@@ -227,10 +235,6 @@ impl Dedup {
 
     pub(super) fn repeats(&self) -> Option<ShareEstimate> {
         self.filter.repeats()
-    }
-
-    pub(super) fn overruled(&self) -> u64 {
-        self.filter.overruled() + self.isolation.as_ref().map_or(0, Isolation::overruled)
     }
 
     pub(super) fn isolated_keys(&self) -> usize {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::prior::ShareSource;
 use ebb_sketch::filter::inference::decision::{Penalties, PenaltyError};
 use ebb_sketch::hash::Fingerprint;
 
@@ -45,6 +46,8 @@ pub struct KeyRule {
     pub window: Option<u64>,
     /// The penalties.
     pub penalty: Option<PenaltySpec>,
+    /// The source of an item's share of all events.
+    pub share: Option<ShareSource>,
 }
 
 /// Rules by key.

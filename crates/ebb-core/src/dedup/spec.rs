@@ -3,6 +3,7 @@
 use super::filter::FilterSpec;
 use super::isolation::IsolationSpec;
 use super::penalty::{KeyRule, KeyRules, PenaltySpec};
+use super::prior::{PriorStrata, ShareSource};
 use crate::key_rotation::Retention;
 use crate::question::{QuestionError, Span};
 use crate::verdict::Reason;
@@ -22,7 +23,11 @@ pub struct DedupSpec {
     pub seen: Seen,
     /// The penalties of wrong answers; without them the filter's plain answer stands.
     pub penalty: Option<PenaltySpec>,
-    /// Windows and penalties of single keys.
+    /// The source of an item's share of all events; without it, or where it has no value, the filter's prior applies.
+    pub share: Option<ShareSource>,
+    /// The groups for which a learned prior is kept separately.
+    pub strata: PriorStrata,
+    /// Windows, penalties and priors of single keys.
     pub rules: KeyRules,
     /// Filters of their own for the heaviest keys.
     pub isolation: Option<IsolationSpec>,
@@ -31,7 +36,15 @@ pub struct DedupSpec {
 impl DedupSpec {
     /// One filter for all keys, without penalties, rules and isolation.
     pub fn new(filter: FilterSpec, seen: Seen) -> Self {
-        Self { filter, seen, penalty: None, rules: KeyRules::default(), isolation: None }
+        Self {
+            filter,
+            seen,
+            penalty: None,
+            share: None,
+            strata: PriorStrata::default(),
+            rules: KeyRules::default(),
+            isolation: None,
+        }
     }
 
     /// The configured window: the default and the maximum of rules and questions. Filters that forget at random have
@@ -91,12 +104,19 @@ impl DedupSpec {
         Self { penalty: None, rules: self.rules.without_penalties(), ..self.clone() }
     }
 
-    /// Rejects an event whose costs are negative or not finite.
-    pub(crate) fn check_costs(&self, key: Option<Fingerprint>, numbers: &[Option<f64>]) -> Result<(), Reason> {
-        match self.penalty_spec(key).map(|spec| spec.evaluate(numbers)) {
-            Some(Err(_)) => Err(Reason::Schema),
-            Some(Ok(_)) | None => Ok(()),
+    /// Rejects an event whose costs are negative or not finite, or whose prior does not lie between 0 and 1.
+    pub(crate) fn check_numbers(&self, key: Option<Fingerprint>, numbers: &[Option<f64>]) -> Result<(), Reason> {
+        let costs = self.penalty_spec(key).map(|spec| spec.evaluate(numbers));
+        let share = self.share_source(key).map(|source| source.evaluate(numbers));
+        match (costs, share) {
+            (Some(Err(_)), _) | (_, Some(Err(_))) => Err(Reason::Schema),
+            (Some(Ok(_)) | None, Some(Ok(_)) | None) => Ok(()),
         }
+    }
+
+    /// The source of shares of the key's rule, or else of the view.
+    pub(super) fn share_source(&self, key: Option<Fingerprint>) -> Option<ShareSource> {
+        self.rule(key).and_then(|rule| rule.share).or(self.share)
     }
 
     /// The penalties of the key's rule, or else of the view.

@@ -186,7 +186,7 @@ impl Shard {
     /// Decides about an event and updates all views. A rejected event changes none of them.
     fn observe(&mut self, offset: u64, timestamp_ms: i64, event: &Event) -> Result<Answer, Reason> {
         let time_ms = self.event_time(event, timestamp_ms)?;
-        self.plan.dedup.check_costs(event.key, &event.numbers)?;
+        self.plan.dedup.check_numbers(event.key, &event.numbers)?;
         self.advance(time_ms);
         let previous_key = self.previous_key_in_use(event.previous_key);
         let frequency = self.estimate_frequency(event.item, previous_key, time_ms);

@@ -24,8 +24,6 @@ pub struct ShardStatus {
     pub basis: Basis,
     /// The learned share of events that repeat an item of the window; absent while it is learned and with other priors.
     pub repeats: Option<ShareEstimate>,
-    /// Events that the filter's own answer calls duplicates and that were accepted because that costs less.
-    pub overruled: u64,
     /// The largest recent difference between stated probabilities and observed frequencies, where it is measured.
     pub calibration_error: Option<f64>,
     /// Number of keys with a filter of their own.
@@ -52,7 +50,6 @@ impl Shard {
             false_duplicate_rate: self.dedup.false_duplicate_rate(),
             basis: self.dedup.basis(),
             repeats: self.dedup.repeats(),
-            overruled: self.dedup.overruled(),
             calibration_error: self.dedup.calibration_error(),
             isolated_keys: self.dedup.isolated_keys(),
             needs_previous_key: self.rotation.is_some(),

@@ -5,17 +5,22 @@
 //! policy in force, which is the posterior's unless another one is cheaper on the sample. [`Answer::basis`] names it.
 
 mod codec;
+mod mass_cache;
 
 use super::calibration::{Calibration, Outcome};
 use super::policy::{Policy, PolicyCosts, PolicyGuard};
-use super::posterior::{AgePrior, Posterior};
+use super::posterior::{AgePrior, Posterior, PriorMasses};
 use super::prior::{LastSighting, ReusePrior};
 use super::question::{Answer, Basis, Explanation, PosteriorDetails, PriorSpec, Question, Seen};
 use crate::filter::belief::{ArrivalShare, Belief};
 use crate::filter::structure::timing::{
-    AgeUnit, ClockSpec, LikelihoodScope, Reading, TimingError, TimingFilter, TimingSpec,
+    AgeLikelihood, AgeUnit, ClockSpec, LikelihoodScope, Reading, TimingError, TimingFilter, TimingSpec,
 };
 use crate::hash::Fingerprint;
+use mass_cache::MassCache;
+
+/// Beliefs that the item's line may change.
+const DOUBT: std::ops::Range<f64> = 0.01..0.99;
 
 /// A timing filter with a prior.
 ///
@@ -38,8 +43,8 @@ pub struct InferentialFilter {
     filter: TimingFilter,
     seen: Seen,
     prior: PriorState,
-    /// Recorded arrivals that the filter's own answer calls duplicates and the policy in force called unique.
-    overruled: u64,
+    /// Derived.
+    cache: MassCache,
 }
 
 #[derive(Debug, Clone)]
@@ -90,7 +95,7 @@ impl InferentialFilter {
                 guard: PolicyGuard::default(),
             })),
         };
-        Ok(Self { filter: TimingFilter::new(spec)?, seen, prior, overruled: 0 })
+        Ok(Self { filter: TimingFilter::new(spec)?, seen, prior, cache: MassCache::new() })
     }
 
     /// The timing filter.
@@ -111,11 +116,6 @@ impl InferentialFilter {
         basis_of(self.learned().map_or(Some(Policy::Posterior), LearnedPrior::policy))
     }
 
-    /// Recorded arrivals that the filter's own answer calls duplicates and the policy in force called unique.
-    pub fn overruled(&self) -> u64 {
-        self.overruled
-    }
-
     /// Loads the item's cells into the cache.
     #[inline]
     pub fn prefetch(&self, item: Fingerprint) {
@@ -130,7 +130,7 @@ impl InferentialFilter {
     /// Answers without recording anything.
     pub fn ask(&self, question: &Question) -> Answer {
         let reading = self.filter.read(question.item);
-        self.answer(question, reading)
+        self.answer(question, reading, None)
     }
 
     /// Answers one arrival and records it. `None` means that the event is too late: it was only counted.
@@ -140,7 +140,8 @@ impl InferentialFilter {
         let at = self.clock_of(question.time_ms);
         self.advance_prior(at);
         let reading = self.filter.read(question.item);
-        let answer = self.answer(question, reading);
+        let masses = self.cached_masses(question, &reading);
+        let answer = self.answer(question, reading, masses);
         self.learn(question, &answer, at);
         let renews = self.seen == Seen::Last || !answer.duplicate;
         let recorded = !renews || self.filter.insert(question.item, question.time_ms);
@@ -151,9 +152,6 @@ impl InferentialFilter {
             learned.reuse.record_insert(question.item, at);
         }
         self.filter.count_arrival(question.time_ms);
-        if recorded && !answer.duplicate && matches!(answer.basis, Basis::Posterior | Basis::AcceptAll) {
-            self.overruled += u64::from(self.is_standard_duplicate(question, &reading));
-        }
         recorded.then_some(answer)
     }
 
@@ -169,21 +167,26 @@ impl InferentialFilter {
     }
 
     #[inline]
-    fn answer(&self, question: &Question, reading: Reading) -> Answer {
+    fn answer(&self, question: &Question, reading: Reading, masses: Option<PriorMasses>) -> Answer {
+        let standard = self.is_standard_duplicate(question, &reading);
         let policy = self.policy(question);
         let Some((penalties, policy)) = question.penalties.zip(policy) else {
             let basis = if question.penalties.is_some() { Basis::Learning } else { Basis::Standard };
-            let duplicate = self.is_standard_duplicate(question, &reading);
-            return Answer { duplicate, basis, decision: None, belief: None, reading };
+            return Answer { duplicate: standard, basis, decision: None, belief: None, reading, standard };
         };
-        let belief = self.belief(question, &reading);
+        let belief = match masses {
+            _ if !standard => Belief::OUTSIDE,
+            Some(masses) => self.refined(question, &reading, |collision| masses.posterior(collision)),
+            None => self.positive_belief(question, &reading),
+        };
         let decision = penalties.decide(&belief);
         let duplicate = match policy {
             Policy::Posterior => decision.duplicate,
-            Policy::Standard => self.is_standard_duplicate(question, &reading),
+            Policy::Standard => standard,
             Policy::AcceptAll => false,
         };
-        Answer { duplicate, basis: basis_of(Some(policy)), decision: Some(decision), belief: Some(belief), reading }
+        let (decision, belief) = (Some(decision), Some(belief));
+        Answer { duplicate, basis: basis_of(Some(policy)), decision, belief, reading, standard }
     }
 
     /// The policy for a question; `None` while the prior is not ready.
@@ -198,28 +201,68 @@ impl InferentialFilter {
     /// The posterior that the item was seen within the window.
     #[inline]
     pub fn belief(&self, question: &Question, reading: &Reading) -> Belief {
-        if reading.age.is_none() || !self.is_standard_duplicate(question, reading) {
-            return Belief::OUTSIDE;
+        if self.is_standard_duplicate(question, reading) {
+            self.positive_belief(question, reading)
+        } else {
+            Belief::OUTSIDE
         }
-        let (posterior, unit) = self.posterior(question, reading);
-        posterior.within(self.window_in(question, unit))
+    }
+
+    /// The posterior of a reading that the filter's own answer calls a duplicate.
+    #[inline]
+    fn positive_belief(&self, question: &Question, reading: &Reading) -> Belief {
+        let (posterior, unit) = self.posterior(question, reading, LikelihoodScope::Filter);
+        let window = self.window_in(question, unit);
+        self.refined(question, reading, |collision| posterior.with_collision(collision).within(window))
+    }
+
+    /// The belief from the whole filter's collision probability or, where that leaves doubt, from the item's line, which
+    /// is more precise and takes longer.
+    #[inline]
+    fn refined(&self, question: &Question, reading: &Reading, belief: impl Fn(f64) -> Belief) -> Belief {
+        let first = belief(self.filter.collision(reading));
+        if DOUBT.contains(&first.inside) { belief(self.filter.collision_of(question.item, reading)) } else { first }
     }
 
     /// The window of a question, or the time since the filter began if that is shorter: nothing was seen before.
     #[inline]
     fn window_in(&self, question: &Question, unit: AgeUnit) -> f64 {
-        let window = self.filter.window_in(unit, question.time_ms, question.window);
-        match (unit, self.filter.spec().clock(), &self.prior) {
-            (AgeUnit::Clock, ClockSpec::Time { .. }, PriorState::Learned(learned)) if !learned.reuse.is_predated() => {
-                let started = learned.reuse.started().unwrap_or(question.time_ms);
-                window.min(question.time_ms.saturating_sub(started).max(0) as f64 + 1.0)
+        match (unit, &self.prior) {
+            (AgeUnit::Clock, PriorState::Learned(learned)) => {
+                question.window.min(self.filter.spec().clock().window()).min(learned.reuse.known_window()) as f64
             }
-            _ => window,
+            _ => self.filter.window_in(unit, question.time_ms, question.window),
         }
     }
 
+    /// The prior masses of a reading if the question is the common one: the configured window, now, without strata.
     #[inline]
-    fn posterior(&self, question: &Question, reading: &Reading) -> (Posterior<'_>, AgeUnit) {
+    fn cached_masses(&mut self, question: &Question, reading: &Reading) -> Option<PriorMasses> {
+        let PriorState::Learned(learned) = &self.prior else { return None };
+        let age = reading.age?;
+        let clock = self.filter.spec().clock();
+        let is_late = matches!(clock, ClockSpec::Time { .. }) && Some(question.time_ms) < self.filter.now();
+        let is_common = question.share.is_none()
+            && question.frequency.is_none()
+            && question.key.is_none_or(|key| !learned.reuse.has_share(key))
+            && question.window >= clock.window();
+        if is_late || !is_common {
+            return None;
+        }
+        let (filter, now, prior) = (&self.filter, self.filter.now()?, learned.reuse.version());
+        if !self.cache.is_valid(now, prior) {
+            self.cache.restart(filter.clock_step(), prior);
+        }
+        Some(self.cache.get(age, || {
+            let window = clock.window().min(learned.reuse.known_window()) as f64;
+            let (from, length) = filter.clock_ages(Some(age));
+            let likelihood = AgeLikelihood { from, length, collision: 0.0 };
+            Posterior::new(likelihood, AgePrior::Learned(learned.reuse.curve(None, None))).masses(window)
+        }))
+    }
+
+    #[inline]
+    fn posterior(&self, question: &Question, reading: &Reading, scope: LikelihoodScope) -> (Posterior<'_>, AgeUnit) {
         let (prior, unit) = match (&self.prior, question.share) {
             (PriorState::Constant(share), None) => (self.share_prior(*share), AgeUnit::Arrivals),
             (_, Some(share)) => (self.share_prior(share), AgeUnit::Arrivals),
@@ -227,7 +270,7 @@ impl InferentialFilter {
                 (AgePrior::Learned(learned.reuse.curve(question.frequency, question.key)), AgeUnit::Clock)
             }
         };
-        let mut likelihood = self.filter.likelihood(question.item, reading, unit, LikelihoodScope::Line);
+        let mut likelihood = self.filter.likelihood(question.item, reading, unit, scope);
         if unit == AgeUnit::Clock {
             (likelihood.from, likelihood.length) = self.shifted(likelihood.from, likelihood.length, question.time_ms);
         }
@@ -266,21 +309,25 @@ impl InferentialFilter {
     /// Details about the item's last sighting. Slower than [`InferentialFilter::ask`].
     pub fn explain(&self, question: &Question) -> Explanation {
         let reading = self.filter.read(question.item);
-        let answer = self.answer(question, reading);
+        let answer = self.answer(question, reading, None);
         let posterior = self.policy(question).map(|_| self.posterior_details(question, &reading));
         Explanation { answer, posterior }
     }
 
     fn posterior_details(&self, question: &Question, reading: &Reading) -> PosteriorDetails {
-        let (posterior, unit) = self.posterior(question, reading);
+        let (posterior, unit) = self.posterior(question, reading, LikelihoodScope::Line);
         let oldest = self.filter.spec().oldest_live_age();
+        let mut younger = 0.0;
         let probability = |age: u8| {
             let (from, length) = self.filter.age_range(&Reading { age: Some(age), cells: 1, oldest: 1 }, unit);
             let (from, length) = match unit {
                 AgeUnit::Clock => self.shifted(from, length, question.time_ms),
                 AgeUnit::Arrivals => (from, length),
             };
-            posterior.between(from, from + length)
+            // Rounding the clock may let the current block overlap the next.
+            let (from, end) = (from.max(younger), from + length);
+            younger = end.max(younger);
+            posterior.between(from, end.max(from))
         };
         let blocks: Vec<f64> = (0..=oldest).map(probability).collect();
         let older = 1.0 - blocks.iter().sum::<f64>();
@@ -328,7 +375,6 @@ impl InferentialFilter {
             PriorState::Learned(learned) if learned.reuse.is_sampled(question.item) => {}
             PriorState::Learned(_) | PriorState::Constant(_) => return,
         }
-        let standard = self.is_standard_duplicate(question, &answer.reading);
         let belief = answer.belief.filter(|_| question.share.is_none());
         let belief = belief.unwrap_or_else(|| self.belief(&Question { share: None, ..*question }, &answer.reading));
         let is_counted = matches!(self.filter.spec().clock(), ClockSpec::Count { .. });
@@ -339,7 +385,7 @@ impl InferentialFilter {
         if learned.reuse.is_ready()
             && let Some(outcome) = learned.outcome(last, question.window, at)
         {
-            learned.check(question, standard, &belief, outcome);
+            learned.check(question, answer.standard, &belief, outcome);
         }
         learned.reuse.record_sighting(last, question.frequency, question.key);
     }

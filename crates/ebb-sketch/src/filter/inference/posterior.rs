@@ -102,6 +102,11 @@ impl<'a> Posterior<'a> {
         Self { likelihood, prior }
     }
 
+    /// The same with another collision probability.
+    pub(super) fn with_collision(&self, collision: f64) -> Self {
+        Self { likelihood: AgeLikelihood { collision, ..self.likelihood }, ..*self }
+    }
+
     /// The probability that the age is below `window`, and that it is not.
     #[inline]
     pub fn within(&self, window: f64) -> Belief {
@@ -112,16 +117,25 @@ impl<'a> Posterior<'a> {
         }
         match self.prior {
             AgePrior::Geometric(share) if window > end => return within_beyond(self.likelihood, share, window),
-            AgePrior::Learned(curve) => return within_learned(self.likelihood, curve, window),
-            AgePrior::Geometric(_) | AgePrior::FirstSeen { .. } => {}
+            AgePrior::Learned(_) | AgePrior::Geometric(_) | AgePrior::FirstSeen { .. } => {}
         }
-        let masses = PriorMasses {
+        self.masses(window).posterior(collision)
+    }
+
+    /// Prior mass of the parts into which the block and a window divide the possible ages.
+    #[inline]
+    pub(super) fn masses(&self, window: f64) -> PriorMasses {
+        let AgeLikelihood { from, length, .. } = self.likelihood;
+        let end = from + length;
+        if let AgePrior::Learned(curve) = self.prior {
+            return learned_masses(from, end, curve, window);
+        }
+        PriorMasses {
             block_inside: self.mass(from, window.min(end)),
-            block_outside: self.mass(window, end),
+            block_outside: self.mass(window.max(from), end),
             beyond_inside: self.mass(end, window),
             beyond_outside: self.mass(window.max(end), f64::INFINITY),
-        };
-        masses.posterior(collision)
+        }
     }
 
     /// The probability of an age in `from..to`; `to` may be infinite.
@@ -204,16 +218,14 @@ fn within_beyond(likelihood: AgeLikelihood, share: ArrivalShare, window: f64) ->
 }
 
 /// A learned prior, evaluated once at each of the three ages involved.
-fn within_learned(likelihood: AgeLikelihood, curve: AgeCurve<'_>, window: f64) -> Belief {
-    let end = likelihood.from + likelihood.length;
-    let (below_from, below_end, below_window) = (curve.below(likelihood.from), curve.below(end), curve.below(window));
-    let masses = PriorMasses {
-        block_inside: below_window.min(below_end) - below_from,
-        block_outside: (below_end - below_window).max(0.0),
+fn learned_masses(from: f64, end: f64, curve: AgeCurve<'_>, window: f64) -> PriorMasses {
+    let (below_from, below_end, below_window) = (curve.below(from), curve.below(end), curve.below(window));
+    PriorMasses {
+        block_inside: (below_window.min(below_end) - below_from).max(0.0),
+        block_outside: (below_end - below_window.max(below_from)).max(0.0),
         beyond_inside: (below_window - below_end).max(0.0),
         beyond_outside: 1.0 - below_end.max(below_window),
-    };
-    masses.posterior(likelihood.collision)
+    }
 }
 
 /// exp(x), given 1 - exp(x): by subtraction while that is precise.

@@ -96,6 +96,15 @@ pub struct Answer {
     pub belief: Option<Belief>,
     /// What the timers showed.
     pub reading: Reading,
+    /// The filter's own answer: whether it takes the item for a duplicate.
+    pub standard: bool,
+}
+
+impl Answer {
+    /// Whether the filter takes the item for a duplicate and the answer is "unique" because that costs less.
+    pub fn is_overruled(&self) -> bool {
+        self.standard && !self.duplicate
+    }
 }
 
 /// Details about an item's last sighting.

@@ -6,7 +6,7 @@ use crate::filter::inference::prior::ReuseSpec;
 
 const KIND: Kind = *b"infr";
 const VERSION: u16 = 2;
-/// Version 1 had no costs of policies and no count of overruled duplicates.
+/// Version 1 had no costs of policies.
 const FIRST_VERSION_WITH_POLICY: u16 = 2;
 
 impl InferentialFilter {
@@ -30,7 +30,6 @@ impl InferentialFilter {
                 writer.bytes(&learned.guard.encode());
             }
         }
-        writer.varint(self.overruled);
         writer.seal()
     }
 
@@ -49,9 +48,8 @@ impl InferentialFilter {
             (1, PriorSpec::Learned(spec)) => PriorState::Learned(Box::new(read_learned(&mut reader, spec)?)),
             (kind, _) => return Err(CodecError::invalid("prior", format!("kind {kind} is not the configured one"))),
         };
-        let overruled = if reader.version() < FIRST_VERSION_WITH_POLICY { 0 } else { reader.varint()? };
         reader.finish()?;
-        Ok(Self { filter, seen, prior, overruled })
+        Ok(Self { filter, seen, prior, cache: MassCache::new() })
     }
 }
 

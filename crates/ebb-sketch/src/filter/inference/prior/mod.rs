@@ -146,12 +146,18 @@ pub struct ReusePrior {
     curves: Vec<CumulativeBins>,
     /// Derived: the tilt of keys without a share of their own.
     tilt: Tilt,
+    /// Derived: the window, or the time since the filter began if that is shorter.
+    known_window: u64,
     /// Derived: by how much the odds exceed those of the curve because a flood is discounted.
     flood: f64,
     /// Derived: by how much they do because the sample cannot tell smaller ones from zero.
     resolution: f64,
     /// Derived: enough sightings to be used.
     ready: bool,
+    /// Derived: when the next step begins.
+    next_step: i64,
+    /// How often the derived values were computed; not stored.
+    version: u64,
 }
 
 /// The last insert of an item before a sighting.
@@ -178,9 +184,12 @@ impl ReusePrior {
             pending: Vec::new(),
             curves: Vec::new(),
             tilt: Tilt { pivot: 0.0, odds: 1.0 },
+            known_window: 0,
             flood: 1.0,
             resolution: 1.0,
             ready: false,
+            next_step: i64::MIN,
+            version: 0,
         };
         prior.derive();
         prior
@@ -207,9 +216,22 @@ impl ReusePrior {
         self.sample.started
     }
 
-    /// Whether the filter remembers inserts from before the sample began, as after an upgrade.
-    pub fn is_predated(&self) -> bool {
-        self.sample.predated
+    /// The window, or the time since the filter began if that is shorter, in whole steps of the prior's clock.
+    #[inline]
+    pub fn known_window(&self) -> u64 {
+        self.known_window
+    }
+
+    /// Whether the key has a share of repeats of its own.
+    #[inline]
+    pub fn has_share(&self, key: Fingerprint) -> bool {
+        !self.shares.keys.is_empty() && self.shares.keys.contains_key(&key.low())
+    }
+
+    /// Changes whenever curves change. Not part of the state.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// The estimated share of sightings that repeat an item of the window.
@@ -262,14 +284,11 @@ impl ReusePrior {
     /// Advances the clock; returns how many quarters of a window ended.
     #[inline]
     pub fn advance(&mut self, now: i64) -> u32 {
-        let step = now.div_euclid(self.spec.step() as i64);
-        match self.step {
-            Some(current) if step <= current => 0,
-            current => self.advance_to(current, step, now),
-        }
+        if now < self.next_step { 0 } else { self.advance_to(now) }
     }
 
-    fn advance_to(&mut self, current: Option<i64>, step: i64, now: i64) -> u32 {
+    fn advance_to(&mut self, now: i64) -> u32 {
+        let (current, step) = (self.step, now.div_euclid(self.spec.step() as i64));
         self.step = Some(step);
         self.sample.started.get_or_insert(now);
         let fades = current
@@ -349,6 +368,10 @@ impl ReusePrior {
 
     /// Recomputes everything that is not stored.
     fn derive(&mut self) {
+        self.version += 1;
+        self.next_step = self.step.map_or(i64::MIN, |step| (step + 1).saturating_mul(self.spec.step() as i64));
+        let is_whole = self.sample.predated;
+        self.known_window = if is_whole { self.spec.window } else { self.elapsed().min(self.spec.window) };
         let (pivot, all) = (self.pivot(), &self.histograms[ALL]);
         let total = all.total();
         // A sample that is younger than the filter's memory cannot explain it until a window has passed.
@@ -364,7 +387,10 @@ impl ReusePrior {
         let floor = odds(self.shares.all.floor(self.now(), self.spec.window));
         self.flood = (floor / current).max(1.0);
         self.resolution = ZERO_BOUND / (total as f64 / SIGHTING as f64).max(1.0) / current;
-        self.tilt = Tilt { pivot, odds: self.flood.max(self.resolution) };
+        // One standard deviation above the estimate: a sample that is too small must not decide against a repeat.
+        let estimate = self.shares.all.estimate();
+        let uncertainty = odds((estimate.share + estimate.upper) / 2.0) / odds(estimate.share);
+        self.tilt = Tilt { pivot, odds: self.flood.max(self.resolution).max(uncertainty) };
     }
 
     /// The odds of a repeat in the overall curve.

@@ -4,12 +4,17 @@
 //! the item's oldest cell, the fraction that is exactly that old. Bursts, repeats and late events are included by
 //! construction.
 
+use std::ops::Range;
+
 use super::{ClockSpec, Reading, TimingFilter, clock, sections, timers};
 use crate::filter::structure::layout::CellLayout;
 use crate::hash::Fingerprint;
 
 /// Weight, in cells, with which the whole filter's estimate is mixed into that of one line.
 const LINE_SHRINKAGE: f64 = 32.0;
+
+/// Steps of the clock within a block for ages in the clock's unit.
+const STEPS_PER_BLOCK: i64 = 64;
 
 /// The unit in which ages are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +60,38 @@ impl TimingFilter {
         let (from, length) = self.age_range(reading, unit);
         let collision = match scope {
             LikelihoodScope::Filter => self.collision(reading),
-            LikelihoodScope::Line => self.collision_in_line(item, reading),
+            LikelihoodScope::Line => self.collision_of(item, reading),
         };
         AgeLikelihood { from, length, collision }
+    }
+
+    /// The step of 1/64 block that contains the clock.
+    pub(in crate::filter) fn clock_step(&self) -> Range<i64> {
+        let (begin, step) = (self.block_begin + self.into_block_in_steps(), self.step_length());
+        begin..(begin + step).min(self.block_begin + self.block_length())
+    }
+
+    /// The position of the clock within its block, rounded down to a step.
+    fn into_block_in_steps(&self) -> i64 {
+        let step = self.step_length();
+        (self.now.unwrap_or(0) - self.block_begin) / step * step
+    }
+
+    fn step_length(&self) -> i64 {
+        (self.block_length() / STEPS_PER_BLOCK).max(1)
+    }
+
+    /// The ages of a block in the clock's unit, with the clock rounded to a step: decisions within a step agree, so that
+    /// what they are based on can be kept. The current block is rounded up, so that it contains all its events.
+    #[inline]
+    pub(in crate::filter) fn clock_ages(&self, age: Option<u8>) -> (f64, f64) {
+        let (length, step) = (self.block_length(), self.step_length());
+        let down = self.into_block_in_steps();
+        match age {
+            Some(0) => (0.0, self.block_min_age(1, (down + step).min(length) - 1)),
+            Some(age) => (self.block_min_age(age, down), length as f64),
+            None => (self.block_min_age(self.oldest_age_now().saturating_add(1), down), 0.0),
+        }
     }
 
     /// The length of a query window in `unit`, from `as_of_ms` on the clock or from now in arrivals. A block that the
@@ -88,18 +122,13 @@ impl TimingFilter {
         match (unit, reading.age) {
             (AgeUnit::Arrivals, Some(age)) => (self.arrivals_within(age), self.arrivals_of_age(age) as f64),
             (AgeUnit::Arrivals, None) => (self.arrivals_within(self.oldest_age_now().saturating_add(1)), 0.0),
-            (AgeUnit::Clock, Some(age)) => {
-                let begin = self.block_min_age(age);
-                (begin, self.block_min_age(age.saturating_add(1)) - begin)
-            }
-            (AgeUnit::Clock, None) => (self.block_min_age(self.oldest_age_now().saturating_add(1)), 0.0),
+            (AgeUnit::Clock, age) => self.clock_ages(age),
         }
     }
 
-    /// The smallest age, in the clock's unit, of an event in the block of this age.
+    /// The smallest age, in the clock's unit, of an event in the block of this age, with the clock at `into_block`.
     #[inline]
-    fn block_min_age(&self, age: u8) -> f64 {
-        let into_block = self.now.unwrap_or(0) - self.block_begin;
+    fn block_min_age(&self, age: u8, into_block: i64) -> f64 {
         // With event time, an event at the current time has age 0. With arrivals, the clock counts an arrival after it.
         let first = match self.spec.clock() {
             ClockSpec::Time { .. } => into_block + 1,
@@ -157,7 +186,9 @@ impl TimingFilter {
         exactly as f64 / (self.cells.len() - self.cells_within(age)).max(1) as f64
     }
 
-    fn collision(&self, reading: &Reading) -> f64 {
+    /// The probability that writes of other items produced the reading, from the whole filter.
+    #[inline]
+    pub(in crate::filter) fn collision(&self, reading: &Reading) -> f64 {
         match reading.age {
             None => 1.0,
             Some(age) => power(self.fraction_of_age(age), reading.oldest),
@@ -193,8 +224,9 @@ impl TimingFilter {
         (exactly, younger)
     }
 
+    /// The probability that writes of other items produced the reading, from the item's line and the whole filter.
     #[inline]
-    fn collision_in_line(&self, item: Fingerprint, reading: &Reading) -> f64 {
+    pub(in crate::filter) fn collision_of(&self, item: Fingerprint, reading: &Reading) -> f64 {
         let (Some(age), CellLayout::Lines(_)) = (reading.age, self.spec.layout()) else {
             return self.collision(reading);
         };
