@@ -85,7 +85,7 @@ fn plan(kind: ViewKind, keys: HashKeys) -> Arc<Plan> {
     if let (ViewKind::Isolated, FilterSpec::Timing { spec, prior }) = (kind, dedup.filter) {
         let own = TimingSpec::time(WINDOW_MS, LATENESS_MS, 1 << 18).unwrap();
         dedup.isolation = Some(IsolationSpec { filters: 2, filter: own, prior, seen, shared: spec });
-        let short = KeyRule { window: Some(60_000), penalty: None };
+        let short = KeyRule { window: Some(60_000), ..KeyRule::default() };
         dedup.rules = KeyRules::new([(reader.key_fingerprint("short"), short)]);
     }
     let frequency = ForwardSpec::new(CellLayout::in_memory(1 << 16).unwrap(), 3, HALF_LIFE_MS).unwrap();

@@ -74,7 +74,15 @@ fn conflicts_in_key_rules_and_kafka_streams_are_reported() {
     let keyed = "streams:\n  s:\n    event: {item: ip, key: k}\n    dedup: {window: 1h, rules: [RULES]}\n";
     for (rules, expected) in [
         ("{keys: [], window: 1m}", "rules.0.keys (line 4): is empty; list at least one key"),
-        ("{keys: [a]}", "rules.0 (line 4): has no effect; set a window or a penalty"),
+        ("{keys: [a]}", "rules.0 (line 4): has no effect; set a window, a penalty or a prior"),
+        (
+            "{keys: [a], prior: auto}",
+            "rules.0.prior (line 4): is learned for all keys together; set a number or a field",
+        ),
+        (
+            "{keys: [a], prior: 2}",
+            "rules.0.prior (line 4): \"2\" is not a valid prior; expected auto, auto-frequency, a number",
+        ),
         ("{keys: [a], window: 2h}", "rules.0.window (line 4): exceeds the window of the view, or is of another kind"),
         ("{keys: [a], window: 5 events}", "rules.0.window (line 4): exceeds the window of the view"),
         ("{keys: [a], window: 1m}, {keys: [b, a], window: 2m}", "rules.1.keys (line 4): \"a\" already has a rule"),

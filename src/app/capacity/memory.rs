@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use ebb_core::{AggregateSpec, DedupSpec, Event, FilterSpec, KeyRules, Numbers, Plan, Seen, Shard, ViewError};
+use ebb_core::{AggregateSpec, DedupSpec, Event, FilterSpec, Numbers, Plan, Seen, Shard, ViewError};
 use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::hash::Fingerprint;
