@@ -514,3 +514,42 @@ fn state_of_the_first_version_keeps_its_items_and_learns_anew() {
         filter.encode()
     );
 }
+
+/// Penalties of (decisions, standard answers, accepting everything) after two windows, on uniform traffic with few repeats
+/// in a filter that is too small, where a false duplicate costs `false_duplicate` and a missed one 1.
+fn penalties_in_a_small_filter(key: u64, false_duplicate: f64) -> [f64; 3] {
+    let window = 4000;
+    let mut filter = InferentialFilter::new(spec(window, 400, 40), Seen::Last, learned(window)).unwrap();
+    let mut arrivals = Arrivals::new(40_000);
+    let penalties = Penalties::new(false_duplicate, 1.0).unwrap();
+    let mut sums = [0.0; 3];
+    for arrival in 0..10 * window {
+        let (number, age) = arrivals.next();
+        arrivals.record_insert(number);
+        let question = Question::new(item(number ^ key << 32), 0, window);
+        let standard = filter.ask(&question).duplicate;
+        let decided = filter.observe(&question.with_penalties(penalties)).unwrap().duplicate;
+        if arrival >= 2 * window {
+            let truth = age.is_some_and(|age| age < window);
+            for (sum, duplicate) in sums.iter_mut().zip([decided, standard, false]) {
+                *sum += match (duplicate, truth) {
+                    (true, false) => false_duplicate,
+                    (false, true) => 1.0,
+                    _ => 0.0,
+                };
+            }
+        }
+    }
+    sums
+}
+
+#[test]
+fn decisions_never_cost_more_than_the_simple_policies() {
+    for false_duplicate in [0.05, 1.0, 8.0] {
+        let runs: Vec<[f64; 3]> = (0..5).map(|key| penalties_in_a_small_filter(key, false_duplicate)).collect();
+        for [decided, standard, accepting] in &runs {
+            let cheapest = standard.min(*accepting);
+            assert!(*decided <= 1.05 * cheapest, "{false_duplicate}: {decided}, {standard} or {accepting}: {runs:?}");
+        }
+    }
+}

@@ -142,10 +142,14 @@ impl InferentialFilter {
         let reading = self.filter.read(question.item);
         let masses = self.cached_masses(question, &reading);
         let answer = self.answer(question, reading, masses);
-        self.learn(question, &answer, at);
+        let is_sampled = self.learned().is_some_and(|learned| learned.reuse.is_sampled(question.item));
+        if is_sampled {
+            self.learn(question, &answer, at);
+        }
         let renews = self.seen == Seen::Last || !answer.duplicate;
         let recorded = !renews || self.filter.insert(question.item, question.time_ms);
         if let PriorState::Learned(learned) = &mut self.prior
+            && is_sampled
             && renews
             && recorded
         {
@@ -369,12 +373,8 @@ impl InferentialFilter {
     }
 
     /// Learns from a sampled item, before the arrival is recorded.
-    #[inline]
+    #[cold]
     fn learn(&mut self, question: &Question, answer: &Answer, at: i64) {
-        match &self.prior {
-            PriorState::Learned(learned) if learned.reuse.is_sampled(question.item) => {}
-            PriorState::Learned(_) | PriorState::Constant(_) => return,
-        }
         let belief = answer.belief.filter(|_| question.share.is_none());
         let belief = belief.unwrap_or_else(|| self.belief(&Question { share: None, ..*question }, &answer.reading));
         let is_counted = matches!(self.filter.spec().clock(), ClockSpec::Count { .. });
