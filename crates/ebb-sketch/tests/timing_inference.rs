@@ -519,7 +519,8 @@ fn state_of_the_first_version_keeps_its_items_and_learns_anew() {
 /// in a filter that is too small, where a false duplicate costs `false_duplicate` and a missed one 1.
 fn penalties_in_a_small_filter(key: u64, false_duplicate: f64) -> [f64; 3] {
     let window = 4000;
-    let mut filter = InferentialFilter::new(spec(window, 400, 40), Seen::Last, learned(window)).unwrap();
+    let prior = PriorSpec::Learned(ReuseSpec::new(window, 4096).unwrap());
+    let mut filter = InferentialFilter::new(spec(window, 400, 40), Seen::Last, prior).unwrap();
     let mut arrivals = Arrivals::new(40_000);
     let penalties = Penalties::new(false_duplicate, 1.0).unwrap();
     let mut sums = [0.0; 3];
