@@ -5,6 +5,7 @@ use crate::aggregate::AggregateStatus;
 use crate::offset::AsOf;
 use crate::verdict::VerdictCounts;
 use ebb_sketch::filter::inference::Basis;
+use ebb_sketch::filter::stable_posterior::classes::ClassCounts;
 use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 
 /// Figures of a shard for status pages and metrics.
@@ -22,6 +23,8 @@ pub struct ShardStatus {
     pub basis: Basis,
     /// The largest recent difference between stated probabilities and observed frequencies, where it is measured.
     pub calibration_error: Option<f64>,
+    /// Events by importance class, where the filter has classes; see [`crate::StableViewSpec::forgetting`].
+    pub classes: Option<ClassCounts>,
     /// Number of keys with a filter of their own.
     pub isolated_keys: usize,
     /// Whether state recorded under the previous hash key is still remembered.
@@ -35,6 +38,11 @@ pub struct ShardStatus {
 }
 
 impl Shard {
+    /// The class of an importance, where the dedup filter has classes.
+    pub fn importance_class(&self, importance: f64) -> Option<u8> {
+        self.dedup.importance_class(importance)
+    }
+
     /// Figures of the shard and its views.
     pub fn status(&self) -> ShardStatus {
         let aggregates: Vec<AggregateStatus> =
@@ -46,6 +54,7 @@ impl Shard {
             false_duplicate_rate: self.dedup.false_duplicate_rate(),
             basis: self.dedup.basis(),
             calibration_error: self.dedup.calibration_error(),
+            classes: self.dedup.classes().cloned(),
             isolated_keys: self.dedup.isolated_keys(),
             needs_previous_key: self.rotation.is_some(),
             exhausted_counts: self.frequency.as_ref().map_or(0, FrequencyFilter::lost_increments),
