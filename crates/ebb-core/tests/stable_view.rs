@@ -110,7 +110,7 @@ fn answers_state_their_basis_and_posterior() {
     let mut shard = Shard::new(plan, 0).unwrap();
     let first = shard.apply(Record { offset: 0, timestamp_ms: 0, payload: event(1).as_bytes() }).answer.unwrap();
     assert_eq!((first.basis, first.belief, shard.status().basis), (Basis::Learning, None, Basis::Learning));
-    log(2 * WINDOW).into_iter().for_each(|(id, _)| drop(apply(&mut shard, &event(id))));
+    log(2 * WINDOW).into_iter().for_each(|(id, _)| _ = apply(&mut shard, &event(id)));
     let question =
         Question::about(shard.plan().reader.read_subject(event(log(2 * WINDOW)[1_999].0).as_bytes()).unwrap());
     let answer = shard.ask(&question).unwrap();
@@ -128,12 +128,12 @@ fn the_state_continues_from_its_snapshot_and_survives_added_and_removed_penaltie
         let plain = plan(view(rule, scale, None), None, None);
         let log = log(3_000);
         let mut whole = Shard::new(priced.clone(), 0).unwrap();
-        log.iter().for_each(|(id, _)| drop(apply(&mut whole, &event(*id))));
+        log.iter().for_each(|(id, _)| _ = apply(&mut whole, &event(*id)));
         for cut in [1, 700, 2_999] {
             let mut first = Shard::new(priced.clone(), 0).unwrap();
-            log[..cut].iter().for_each(|(id, _)| drop(apply(&mut first, &event(*id))));
+            log[..cut].iter().for_each(|(id, _)| _ = apply(&mut first, &event(*id)));
             let mut second = Shard::restore(priced.clone(), 0, &first.snapshot()).unwrap();
-            log[cut..].iter().for_each(|(id, _)| drop(apply(&mut second, &event(*id))));
+            log[cut..].iter().for_each(|(id, _)| _ = apply(&mut second, &event(*id)));
             assert_eq!(second.snapshot(), whole.snapshot(), "cut at {cut}");
         }
         let without = Shard::restore(plain.clone(), 0, &whole.snapshot()).unwrap();
@@ -150,9 +150,9 @@ fn importance_classes_are_named_and_unknown_ones_rejected() {
         let classes = Some(ImportanceClasses::new(table.clone(), other));
         let mut shard = Shard::new(plan(view(ImportanceRule::MultiClass, linear(), None), None, classes), 0).unwrap();
         let verdict = apply(&mut shard, &format!(r#"{{"id":1,"tier":{tier}}}"#));
-        (verdict, shard.status().classes.unwrap().values().shares().to_vec())
+        (verdict, shard.status().classes.unwrap().observed().map(|observed| observed.shares().to_vec()))
     };
-    let classes = |counted: usize| (0..7).map(|at| if at == counted { 0.25 } else { 0.125 }).collect::<Vec<_>>();
+    let classes = |counted: usize| Some((0..7).map(|at| if at == counted { 1.0 } else { 0.0 }).collect::<Vec<_>>());
     assert_eq!(run(None, r#""gold""#), (Verdict::Unique, classes(6)));
     assert_eq!(run(None, r#""silver""#), (Verdict::Unique, classes(3)));
     assert_eq!(run(Some(1.0), r#""bronze""#), (Verdict::Unique, classes(0)));

@@ -159,7 +159,8 @@ impl Scenario {
     }
 
     fn predict_forgetting(&self, spec: &StableViewSpec, forecast: &mut FilterForecast) -> anyhow::Result<()> {
-        let spec = StableViewSpec { window_events: Some(libm::ceil(self.events_per_window) as u64), ..*spec };
+        let window_events = spec.window_events.or(Some(libm::ceil(self.events_per_window) as u64));
+        let spec = StableViewSpec { window_events, mix: Some(self.dedup.planned_mix()?), ..*spec };
         let forgetting = spec.forgetting(None).context("the filter has no steady state")?;
         let false_duplicate_share = stable_sizing::false_duplicate_rate(&spec.filter, &spec.planned_values(None));
         let named = self.dedup.named_classes();

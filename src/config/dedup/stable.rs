@@ -79,7 +79,7 @@ impl DedupConfig {
     }
 
     /// The mix of the classes: as configured; otherwise all classes are taken to be equally frequent.
-    fn planned_mix(&self) -> Result<ClassMix, StableError> {
+    pub fn planned_mix(&self) -> Result<ClassMix, StableError> {
         if let Some(mix) = self.class_mix()? {
             return Ok(mix);
         }

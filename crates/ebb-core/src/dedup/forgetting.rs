@@ -41,10 +41,10 @@ impl Forgetting {
 impl StableViewSpec {
     /// The mix of classes to plan with: the given one, or else the counted one, or an even one.
     pub fn planned_values(&self, counted: Option<&ClassCounts>) -> ValueShares {
-        match (self.mix, counted) {
+        match (self.mix, counted.and_then(ClassCounts::observed)) {
             (Some(mix), _) => mix.values(self.filter.max_value()),
-            (None, Some(counts)) if counts.total() > 0 => counts.values(),
-            (None, _) => ValueShares::uniform(self.filter.max_value()),
+            (None, Some(counted)) => counted,
+            (None, None) => ValueShares::uniform(self.filter.max_value()),
         }
     }
 

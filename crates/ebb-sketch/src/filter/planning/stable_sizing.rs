@@ -41,6 +41,9 @@ const MAX_CELLS_PER_ITEM: u8 = 12;
 const MAX_PLANNED_DECREMENTS: u32 = 256;
 /// The most lines that are considered: a terabyte.
 const MAX_LINES: u64 = 1 << 34;
+/// Corrections of the law's rate for the load of lines, and the margin of each.
+const MAX_CORRECTIONS: u32 = 16;
+const CORRECTION_MARGIN: f64 = 0.97;
 /// Visits of a line after which the search for the allowed number of visits ends.
 const MAX_VISITS: usize = 8192;
 
@@ -83,18 +86,17 @@ pub fn size_stable(
 ) -> Result<StableSpec, ParameterError> {
     target.check()?;
     let mut allowed = target.false_duplicates;
-    // Lines differ in load, which raises the rate above that of the law; two corrections settle it.
-    for _ in 0..3 {
+    // Lines differ in load, which raises the rate above that of the law; a few corrections settle it.
+    for _ in 0..MAX_CORRECTIONS {
         let candidate = smallest(target, allowed, (rule, mix), fixed).ok_or_else(|| unreachable_error(target))?;
         let values = mix.values(candidate.max_value());
         let rate = false_duplicate_rate(&candidate, &values);
         if rate <= target.false_duplicates {
             return grown_to(target, candidate, &values);
         }
-        allowed *= 0.97 * target.false_duplicates / rate;
+        allowed *= CORRECTION_MARGIN * target.false_duplicates / rate;
     }
-    let last = smallest(target, allowed, (rule, mix), fixed).ok_or_else(|| unreachable_error(target))?;
-    grown_to(target, last, &mix.values(last.max_value()))
+    Err(unreachable_error(target))
 }
 
 /// `spec` with the most decrements that keep the share of missed duplicates at the age at `missed`. For a filter of a given

@@ -39,9 +39,10 @@ impl ClassCounts {
         }
     }
 
-    /// Arrivals that the counts still reflect.
-    pub fn total(&self) -> u64 {
-        self.total
+    /// The shares of the values among the counted arrivals; `None` if nothing was counted.
+    pub fn observed(&self) -> Option<ValueShares> {
+        let weights: Vec<f64> = self.counts.iter().map(|count| *count as f64).collect();
+        ValueShares::new(&weights).ok()
     }
 
     /// The shares of the values, with one pseudo-arrival of each, so that no class is impossible.
