@@ -13,6 +13,7 @@ use ebb_sketch::filter::structure::timing::{ClockSpec, Reading, TimingSpec};
 
 /// The kind and shape of the filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a plan has one filter")]
 pub enum FilterSpec {
     /// Timing Bloom filter: remembers items for a window, and how long ago they were seen.
     Timing {
@@ -99,7 +100,7 @@ pub(super) fn write_timing(spec: &TimingSpec, writer: &mut Writer) {
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
     Timing(Box<InferentialFilter>),
-    Stable(StableView),
+    Stable(Box<StableView>),
     Classic(ClassicView),
 }
 
@@ -114,7 +115,7 @@ impl Filter {
     pub(super) fn new(spec: &FilterSpec, seen: Seen) -> Result<Self, ViewError> {
         Ok(match *spec {
             FilterSpec::Timing { spec, prior } => Self::Timing(Box::new(InferentialFilter::new(spec, seen, prior)?)),
-            FilterSpec::Stable(spec) => Self::Stable(StableView::new(spec)?),
+            FilterSpec::Stable(spec) => Self::Stable(Box::new(StableView::new(spec)?)),
             FilterSpec::Classic { size, hashes, share } => {
                 Self::Classic(ClassicView { filter: ClassicFilter::new(size, hashes)?, share, seen })
             }
@@ -179,7 +180,7 @@ impl Filter {
             FilterSpec::Timing { spec, prior } => {
                 Self::Timing(Box::new(InferentialFilter::decode(spec, seen, prior, bytes)?))
             }
-            FilterSpec::Stable(spec) => Self::Stable(StableView::decode(spec, bytes)?),
+            FilterSpec::Stable(spec) => Self::Stable(Box::new(StableView::decode(spec, bytes)?)),
             FilterSpec::Classic { size, hashes, share } => {
                 let filter = ClassicFilter::decode(bytes)?;
                 if (filter.hasher().layout(), filter.hasher().hashes()) != (size, hashes) {

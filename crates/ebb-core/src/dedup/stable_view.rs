@@ -214,7 +214,7 @@ impl StableView {
         self.classes = ClassCounts::decode(self.spec.filter.max_value(), &mut reader)?;
         let (percentiles, posterior) = (reader.bytes()?, reader.bytes()?);
         if self.percentiles.is_some() {
-            self.percentiles = Some(PercentileScale::decode(percentiles)?);
+            self.percentiles = Some(PercentileScale::decode(self.spec.filter.max_value(), percentiles)?);
         }
         if let Some(spec) = self.spec.posterior().filter(|_| !posterior.is_empty()) {
             self.posterior = Some(StablePosterior::decode(spec, &self.spec.filter, posterior)?);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::MAX_ARRIVALS;
 use super::likelihood::{AGES, AgeGrid};
 use crate::codec::{CodecError, Reader, Writer};
 use crate::filter::belief::ArrivalShare;
@@ -171,6 +172,7 @@ impl SampledAges {
             sampled.last.insert(item, reader.varint()?);
         }
         let is_valid = sampled.counts.iter().all(|count| (0.0..1e18).contains(count))
+            && [sampled.arrivals, sampled.sightings, sampled.next_halving].iter().all(|count| *count < MAX_ARRIVALS)
             && sampled.last.len() <= MAX_ITEMS
             && sampled.last.values().all(|last| *last < sampled.arrivals);
         if !is_valid {

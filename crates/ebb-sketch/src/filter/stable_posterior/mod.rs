@@ -33,6 +33,8 @@ const VERSION: u16 = 1;
 pub const MAX_VALUE: u8 = 31;
 /// Cells that are sampled for the distribution of all cells.
 const SAMPLED_CELLS: NonZeroU64 = NonZeroU64::new(4096).unwrap();
+/// More arrivals are taken for damage.
+const MAX_ARRIVALS: u64 = 1 << 62;
 /// Arrivals between the first renewals of the likelihoods; later ones are further apart.
 const MIN_RENEWAL: u64 = 64;
 
@@ -209,6 +211,11 @@ impl StablePosterior {
         }
         for count in &mut posterior.basis.cells {
             *count = reader.varint()?;
+        }
+        let sampled = posterior.basis.cells.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
+        let is_counted = sampled.is_some_and(|sampled| sampled <= SAMPLED_CELLS.get());
+        if posterior.arrivals.max(posterior.next_renewal) >= MAX_ARRIVALS || !is_counted {
+            return Err(CodecError::invalid("posterior", "a count is out of range"));
         }
         posterior.basis.classes = ClassCounts::decode(filter.max_value(), &mut reader)?;
         let ages = SampledAges::decode(AgeGrid::new(spec.window), &mut reader)?;

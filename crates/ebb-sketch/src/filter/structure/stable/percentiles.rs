@@ -81,14 +81,17 @@ impl PercentileScale {
         writer.seal()
     }
 
-    /// Reads what [`PercentileScale::encode`] wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+    /// Reads what [`PercentileScale::encode`] wrote for the same largest value.
+    pub fn decode(expected: u8, bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = Reader::open(KIND, VERSION, bytes)?;
         let (max_value, observed) = (reader.u8()?, reader.varint()?);
         let mut numbers = || (0..reader.count(8)?).map(|_| reader.f64()).collect::<Result<Vec<_>, _>>();
         let (sample, cuts) = (numbers()?, numbers()?);
         reader.finish()?;
         let is_valid = max_value > 0
+            && max_value == expected
+            && observed < 1 << 62
+            && sample.iter().chain(&cuts).all(|number| number.is_finite())
             && sample.len() as u64 == observed.min(SAMPLE as u64)
             && (cuts.is_empty() || cuts.len() + 1 == usize::from(max_value))
             && cuts.is_sorted();
@@ -122,7 +125,7 @@ mod tests {
         for observed in [0u64, 5, 40, 1_500, 3_000] {
             let mut scale = PercentileScale::new(7);
             (0..observed).for_each(|n| scale.observe((n * 7 % 113) as f64));
-            let mut back = PercentileScale::decode(&scale.encode()).unwrap();
+            let mut back = PercentileScale::decode(7, &scale.encode()).unwrap();
             for n in 0..1_100 {
                 scale.observe(f64::from(n));
                 back.observe(f64::from(n));
@@ -135,9 +138,10 @@ mod tests {
     fn damaged_bytes_are_rejected() {
         let mut scale = PercentileScale::new(7);
         (0..100).for_each(|n| scale.observe(f64::from(n)));
+        assert!(PercentileScale::decode(6, &scale.encode()).is_err());
         scale.cuts.reverse();
-        assert!(PercentileScale::decode(&scale.encode()).is_err());
+        assert!(PercentileScale::decode(7, &scale.encode()).is_err());
         scale.cuts.truncate(2);
-        assert!(PercentileScale::decode(&scale.encode()).is_err());
+        assert!(PercentileScale::decode(7, &scale.encode()).is_err());
     }
 }
