@@ -38,7 +38,7 @@ const MAX_VALUES: [u8; 3] = [3, 7, 15];
 /// More cells per item cost time and gain little.
 const MAX_CELLS_PER_ITEM: u8 = 12;
 /// More decrements per arrival cost too much time.
-const MAX_PLANNED_DECREMENTS: u32 = 256;
+const MAX_PLANNED_DECREMENTS: u32 = 512;
 /// The most lines that are considered: a terabyte.
 const MAX_LINES: u64 = 1 << 34;
 /// Corrections of the law's rate for the load of lines, and the margin of each.

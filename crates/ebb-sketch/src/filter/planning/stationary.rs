@@ -86,7 +86,9 @@ pub struct StationaryDistribution {
     /// V_0..V_M: the fraction of cells of each value.
     shares: Vec<f64>,
     raised: ValueShares,
-    chain: CellChain,
+    spec: StableSpec,
+    /// For each value from 1, the probability that an observation decrements a given cell of that value.
+    decrement: Vec<f64>,
     hashes: f64,
 }
 
@@ -110,8 +112,7 @@ impl StationaryDistribution {
             hit / (decrement[value - 1] * (1.0 - hit))
         };
         let shares = balance(spec.max_value(), odds);
-        let chain = CellChain::new(spec, &decrement);
-        Some(Self { shares, raised, chain, hashes: f64::from(spec.hasher().hashes()) })
+        Some(Self { shares, raised, spec: *spec, decrement, hashes: f64::from(spec.hasher().hashes()) })
     }
 
     /// The paper's printed formula, with one p' = p (1 − k) for every value; for comparison only.
@@ -143,7 +144,12 @@ impl StationaryDistribution {
         let one_step = hashes / (spec.hasher().cells() as f64 * kappa);
         let decrement: Vec<f64> =
             (1..=usize::from(spec.max_value())).map(|value| (one_step / value as f64).min(1.0)).collect();
-        Some(Self { shares: shares_at(kappa), raised, chain: CellChain::new(spec, &decrement), hashes })
+        Some(Self { shares: shares_at(kappa), raised, spec: *spec, decrement, hashes })
+    }
+
+    /// The chain of one cell. It is not needed for the stationary distribution itself, and costs more.
+    fn chain(&self) -> CellChain {
+        CellChain::new(&self.spec, &self.decrement)
     }
 
     /// V_0..V_M: the fraction of cells of each value.
@@ -170,7 +176,7 @@ impl StationaryDistribution {
             InitialCell::Fresh => (0..self.shares.len()).map(|at| if at == value { 1.0 } else { 0.0 }).collect(),
             InitialCell::Stationary => self.observed(&self.shares, value),
         };
-        let zero = self.chain.after(cell, gap.saturating_sub(1), &self.raised)[0];
+        let zero = self.chain().after(cell, gap.saturating_sub(1), &self.raised)[0];
         -libm::expm1(self.hashes * libm::log1p(-zero))
     }
 
@@ -179,7 +185,7 @@ impl StationaryDistribution {
     pub fn miss_bound(&self, value: u8, gap: u64) -> f64 {
         let mut cell = vec![0.0; self.shares.len()];
         cell[usize::from(value).clamp(1, self.shares.len() - 1)] = 1.0;
-        let zero = self.chain.after_decrements(cell, gap.saturating_sub(1))[0];
+        let zero = self.chain().after_decrements(cell, gap.saturating_sub(1))[0];
         -libm::expm1(self.hashes * libm::log1p(-zero.min(1.0)))
     }
 
@@ -188,7 +194,7 @@ impl StationaryDistribution {
     pub fn half_forgotten(&self) -> Vec<Option<u64>> {
         let emptied = -libm::expm1(libm::log(0.5) / self.hashes);
         let cells = (1..self.shares.len()).map(|value| self.observed(&self.shares, value)).collect();
-        let steps = self.chain.steps_until(cells, &self.raised, |cell| cell[0] >= emptied);
+        let steps = self.chain().steps_until(cells, &self.raised, |cell| cell[0] >= emptied);
         steps.into_iter().map(|steps| steps.map(|steps| steps + 1)).collect()
     }
 
@@ -209,7 +215,7 @@ impl StationaryDistribution {
     /// from 1. `shares` is the distribution of all cells, which before the steady state is not the stationary one.
     pub fn aged(&self, shares: &[f64], ages: &[u64]) -> Vec<Vec<Vec<f64>>> {
         let cells = (1..self.shares.len()).map(|value| self.observed(shares, value)).collect();
-        self.chain.after_each(cells, ages, &self.raised)
+        self.chain().after_each(cells, ages, &self.raised)
     }
 
     /// The same for each value, as (value, fraction of arrivals, miss probability).
@@ -330,7 +336,7 @@ mod tests {
             let rule = [ImportanceRule::Stable, ImportanceRule::TwoClass { low: 3 }, ImportanceRule::MultiClass, ImportanceRule::Harmonic][which];
             let stationary = StationaryDistribution::new(&spec(100, decrements, rule), &ValueShares::new(&weights).unwrap()).unwrap();
             prop_assert!((stationary.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-            let next = stationary.chain.after(stationary.shares.clone(), 1, &stationary.raised);
+            let next = stationary.chain().after(stationary.shares.clone(), 1, &stationary.raised);
             prop_assert!(next.iter().zip(&stationary.shares).all(|(a, b)| (a - b).abs() < 1e-12), "{:?} {:?}", next, stationary.shares);
         }
 
@@ -341,8 +347,8 @@ mod tests {
             let stationary = StationaryDistribution::new(&spec(200, 12, ImportanceRule::MultiClass), &ValueShares::new(&weights).unwrap()).unwrap();
             let mut cell = vec![0.0; 8];
             cell[usize::from(value)] = 1.0;
-            let squared = stationary.chain.after(cell.clone(), gap, &stationary.raised);
-            (0..gap).for_each(|_| cell = stationary.chain.after(cell.clone(), 1, &stationary.raised));
+            let squared = stationary.chain().after(cell.clone(), gap, &stationary.raised);
+            (0..gap).for_each(|_| cell = stationary.chain().after(cell.clone(), 1, &stationary.raised));
             prop_assert!(squared.iter().zip(&cell).all(|(a, b)| (a - b).abs() <= 1e-12 * b));
             // This does not hold for a fresh cell: other items may raise it again after it nearly reached zero.
             let missed = |gap| stationary.miss_probability(value, gap, InitialCell::Stationary);
