@@ -22,6 +22,15 @@ const VIEWS: &[(&str, &str)] = &[
     ("importance-2c", "dedup: {memory: 1KiB, filter: importance-2c}"),
     ("importance-mc", "dedup: {memory: 1KiB, filter: importance-mc}"),
     ("importance-h", "dedup: {memory: 1KiB, filter: importance-h}"),
+    (
+        "stable-posterior",
+        "dedup: {memory: 1KiB, filter: stable, window: 100 events, penalty: {false_duplicate: 1, missed_duplicate: 1}}",
+    ),
+    (
+        "importance-percentiles",
+        "dedup: {memory: 1KiB, filter: importance-mc, importance_classes: percentiles, window: 100 events, \
+         penalty: {false_duplicate: v, missed_duplicate: 1}}",
+    ),
     ("classic", "dedup: {memory: 1KiB, filter: classic}"),
     ("frequency-forward", "frequency: {memory: 1KiB, half_life: 1m}"),
     ("frequency-basic", "frequency: {memory: 1KiB, half_life: 1m, method: basic}"),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_core::{
-    AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec, DedupSpec, EventSpec, FilterSpec,
-    IsolationSpec, KeyRule, KeyRules, KeyScope, Measure, Method, Plan, Question, Reader, Record, Seen, Selection,
-    Shard, Statistic, TimeUnit, TopName, Verdict, Weighting,
+    AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec, ClassScale, DedupSpec, EventSpec,
+    FilterSpec, IsolationSpec, KeyRule, KeyRules, KeyScope, Measure, Method, Plan, Question, Reader, Record, Seen,
+    Selection, Shard, StableViewSpec, Statistic, TimeUnit, TopName, Verdict, Weighting,
 };
 use ebb_sketch::aggregate::answer::TopMode;
 use ebb_sketch::filter::belief::ArrivalShare;
@@ -64,7 +64,7 @@ fn filter(kind: ViewKind) -> FilterSpec {
         ViewKind::CountWindow => FilterSpec::Timing { spec: TimingSpec::count(500, 1 << 20).unwrap(), prior },
         ViewKind::Stable => {
             let spec = StableSpec::new(CellLayout::in_memory(1 << 12).unwrap(), 4, 32, 7, RaiseRule::Stable).unwrap();
-            FilterSpec::Stable { spec, scale: ImportanceScale::new(10.0, 7).unwrap() }
+            FilterSpec::Stable(StableViewSpec::new(spec, ClassScale::Linear(ImportanceScale::new(10.0, 7).unwrap())))
         }
         ViewKind::Classic => {
             FilterSpec::Classic { size: CellLayout::in_memory(1 << 20).unwrap(), hashes: 6, share: None }

@@ -60,7 +60,12 @@ fn dedup(dedup: &DedupConfig) -> String {
         FilterSizing::Memory(bytes) => format!("{bytes} per partition"),
         FilterSizing::Error { error, items } => format!("sized for error {error} with {items} items"),
     };
-    format!("{}, window {window} from the {} event with an item, {size}", dedup.filter.name(), dedup.seen.name())
+    let filter = dedup.filter.name();
+    match (dedup.filter.has_counters(), dedup.missed) {
+        (true, Some(missed)) => format!("{filter}, forgets at random: misses {missed} at an age of {window}, {size}"),
+        (true, None) => format!("{filter}, forgets at random, {size}"),
+        (false, _) => format!("{filter}, window {window} from the {} event with an item, {size}", dedup.seen().name()),
+    }
 }
 
 fn aggregate(aggregate: &AggregateConfig) -> String {

@@ -186,6 +186,7 @@ impl From<QuestionError> for Problem {
                 Problem::new(ProblemKind::OtherWindow, configured(requested, max))
             }
             QuestionError::NoWindow => Problem::new(ProblemKind::OtherWindow, error.to_string()),
+            QuestionError::NoPosterior => Problem::new(ProblemKind::InvalidQuestion, error.to_string()),
             QuestionError::EmptyWindow => Problem::new(ProblemKind::InvalidWindow, error.to_string()),
             QuestionError::Penalty(error) => Problem::new(ProblemKind::InvalidQuestion, error.to_string()),
             QuestionError::Share(error) => Problem::new(ProblemKind::InvalidQuestion, error.to_string()),

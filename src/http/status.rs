@@ -20,7 +20,9 @@ use super::position::{AsOfResponse, PartitionCoverage, overloaded};
 use super::problem::Problem;
 use super::routes::Api;
 use crate::workers::{PartitionStatus, Stream};
-use ebb_core::{AggregateSpec, AggregateStatus, KeyCounts, Reason, Refusal, Seen, VerdictCounts};
+use ebb_core::{
+    AggregateSpec, AggregateStatus, ClassForgetting, KeyCounts, Plan, Reason, Refusal, Seen, ShardStatus, VerdictCounts,
+};
 use ebb_sketch::filter::structure::frequency::FrequencySpec;
 use ebb_sketch::units::DurationMs;
 
@@ -60,10 +62,41 @@ struct EventFieldsResponse {
 
 #[derive(Serialize, ToSchema)]
 struct DedupSummaryResponse {
-    /// Absent if the filter has no window because it evicts at random.
+    /// Absent if the filter has no window because it forgets at random or never.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<String>,
+    /// The event from which an item's age counts.
     seen: &'static str,
+}
+
+/// How a filter that forgets at random forgets in its steady state.
+#[derive(Serialize, ToSchema)]
+struct ForgettingResponse {
+    /// Age at which half of the most important items are forgotten; absent if other items keep them found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    half_forgotten_events: Option<u64>,
+    /// Share of repeats after a whole window that are missed; absent if the window is not known in events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed_share: Option<f64>,
+    /// The importance classes, least important first; absent if all items are alike.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    classes: Vec<ClassForgettingResponse>,
+}
+
+/// One importance class.
+#[derive(Serialize, ToSchema)]
+struct ClassForgettingResponse {
+    /// Its configured name, or its cell value.
+    class: String,
+    /// Its share of recent events.
+    share: f64,
+    /// Share of its new items that are taken for duplicates.
+    false_duplicate_share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed_share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    half_forgotten_events: Option<u64>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -104,6 +137,9 @@ struct ShardResponse {
     fill: f64,
     /// Estimated probability that a new item is called a duplicate.
     false_duplicate_rate: f64,
+    /// Absent if the filter does not forget at random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forgetting: Option<ForgettingResponse>,
     /// What decisions with penalties are based on: the policy in force, or `learning`.
     basis: BasisName,
     /// The learned share of events that repeat an item of the window; absent while it is learned and with other priors.
@@ -200,14 +236,14 @@ pub(super) async fn show(
         summary: StreamSummaryResponse::new(&name, stream),
         answering: PartitionCoverage::new(status.iter().map(|shard| shard.status.as_of.partition).collect(), stream),
         events,
-        shards: status.iter().map(ShardResponse::from).collect(),
+        shards: status.iter().map(|shard| ShardResponse::new(shard, stream.plan())).collect(),
     }))
 }
 
 impl StreamSummaryResponse {
     fn new(name: &str, stream: &Stream) -> Self {
         let plan = stream.plan();
-        let seen = match plan.dedup.seen {
+        let seen = match plan.dedup.renewal() {
             Seen::First => "first",
             Seen::Last => "last",
         };
@@ -246,8 +282,32 @@ impl From<&AggregateSpec> for AggregateSummaryResponse {
     }
 }
 
-impl From<&PartitionStatus> for ShardResponse {
-    fn from(shard: &PartitionStatus) -> Self {
+impl ForgettingResponse {
+    /// Larger counters take too long to compute for a request.
+    const MAX_VALUE: u8 = 31;
+
+    fn new(status: &ShardStatus, plan: &Plan) -> Option<Self> {
+        let spec = plan.dedup.filter.stable().filter(|spec| spec.filter.max_value() <= Self::MAX_VALUE)?;
+        let forgetting = spec.forgetting(status.classes.as_ref())?;
+        let named = plan.reader.spec().importance_classes.as_ref();
+        let class = |class: &ClassForgetting| ClassForgettingResponse {
+            class: spec.class_name(class.value, named),
+            share: class.share,
+            false_duplicate_share: status.false_duplicate_rate,
+            missed_share: class.missed,
+            half_forgotten_events: class.half_forgotten,
+        };
+        let classes = if status.classes.is_some() { forgetting.classes.as_slice() } else { &[] };
+        Some(Self {
+            half_forgotten_events: forgetting.half_forgotten,
+            missed_share: forgetting.missed(),
+            classes: classes.iter().map(class).collect(),
+        })
+    }
+}
+
+impl ShardResponse {
+    fn new(shard: &PartitionStatus, plan: &Plan) -> Self {
         let status = &shard.status;
         let mut events = EventCountsResponse::default();
         events.add(&status.counts);
@@ -258,6 +318,7 @@ impl From<&PartitionStatus> for ShardResponse {
             events,
             fill: status.fill,
             false_duplicate_rate: status.false_duplicate_rate,
+            forgetting: ForgettingResponse::new(status, plan),
             basis: status.basis.into(),
             repeats: status.repeats.map(|repeats| ShareResponse {
                 share: repeats.share,

@@ -61,6 +61,72 @@ fn plan_of_a_configuration_includes_every_view() {
     assert_eq!(plan["streams"][0]["assumed"]["false_duplicate_penalty"], 0.4);
 }
 
+/// The plan of one stream with this `dedup` section and event.
+fn planned(event: &str, dedup: &str, arguments: &[&str]) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ebb.yaml");
+    std::fs::write(&file, format!("streams:\n  s:\n    event: {event}\n    dedup: {dedup}\n")).unwrap();
+    json(&ebb(&[&["plan", file.to_str().unwrap(), "--json"][..], arguments].concat()))
+}
+
+/// All numbers of fields whose name says that they are a share.
+fn shares(plan: &Value) -> Vec<f64> {
+    match plan {
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| match value.as_f64() {
+                Some(number) if name.ends_with("share") || name == "fill" => vec![number],
+                _ => shares(value),
+            })
+            .collect(),
+        Value::Array(values) => values.iter().flat_map(shares).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn no_probability_exceeds_one() {
+    for memory in ["1KiB", "64KiB", "1MiB"] {
+        for (distinct, seen) in [("0.05", "first"), ("0.3", "first"), ("0.9", "first"), ("0.3", "last"), ("1", "first")]
+        {
+            let traffic = ["--window", "1h", "--rate", "500", "--distinct", distinct, "--seen", seen];
+            let plan = json(&ebb(&[&["plan", "--memory", memory, "--json"][..], &traffic].concat()));
+            let shares = shares(&plan);
+            assert!(shares.len() >= 9 && shares.iter().all(|share| (0.0..=1.0).contains(share)), "{memory} {shares:?}");
+        }
+    }
+}
+
+#[test]
+fn filters_that_forget_at_random_are_sized_for_missed_duplicates() {
+    let plan = planned("{item: ip}", "{filter: stable, window: 10000 events, error: 0.001}", &[]);
+    let sized = &forecasts(&plan)[0];
+    assert!(number(&sized["false_duplicate_share"]) <= 0.001, "{sized}");
+    assert!(number(&sized["forgetting"]["missed_share"]) <= 0.01, "{sized}");
+    assert!(number(&sized["forgetting"]["half_forgotten_events"]) > 10_000.0, "{sized}");
+    let dedup = "{filter: importance-mc, window: 1h, rate: 10, error: 0.05, missed: 0.02, importance_classes: {gold: 3, \
+                 silver: 2, bronze: 1}, importance_mix: {gold: 0.1, silver: 0.3, bronze: 0.6}}";
+    let plan = planned("{item: ip, importance: tier}", dedup, &[]);
+    let classes = forecasts(&plan)[0]["forgetting"]["classes"].as_array().unwrap();
+    let named: Vec<&str> = classes.iter().filter_map(|class| class["class"].as_str()).collect();
+    assert_eq!(named, ["bronze", "silver", "gold"]);
+    let missed: Vec<f64> = classes.iter().map(|class| number(&class["missed_share"])).collect();
+    assert!(missed[2] <= 0.02 && missed.is_sorted_by(|a, b| a > b), "{missed:?}");
+    assert!((number(&classes[0]["share"]) - 0.6).abs() < 1e-9);
+    let told = forecasts(&plan)[0]["forgetting"]["half_forgotten"].as_str().unwrap();
+    assert!(told.contains('h') || told.contains('m'), "{told}");
+}
+
+#[test]
+fn a_classic_filter_meets_any_error() {
+    for error in ["0.01", "0.0001", "0.000001", "0.000000001"] {
+        let plan =
+            planned("{item: ip}", &format!("{{filter: classic, items: 100000, error: {error}}}"), &["--distinct", "1"]);
+        let rate = number(&forecasts(&plan)[0]["false_duplicate_share"]);
+        assert!(rate <= error.parse().unwrap(), "{error}: {rate}");
+    }
+}
+
 #[test]
 fn invalid_arguments_are_configuration_errors() {
     for arguments in [["--window", "1 year", "--rate", "5"], ["--window", "1h", "--rate", "-5"]] {

@@ -61,9 +61,16 @@ fn layout_planned_from_expected_traffic_is_not_printed() {
 fn filters_without_timers_print_their_own_defaults() {
     let stream = |dedup: &str| format!("event: {{item: ip, importance: t}}, dedup: {{{dedup}}}");
     for filter in ["stable", "importance-2c", "importance-mc", "importance-h"] {
-        assert_prints(&stream(&format!("filter: {filter}")), &["bits: 3", "cells: 4"], &["lateness", "blocks"]);
+        let expected = ["bits: 3", "cells: 4", "seen: last", "importance_max: 10"];
+        assert_prints(&stream(&format!("filter: {filter}")), &expected, &["lateness", "blocks", "missed", "error"]);
+        let sized = format!("filter: {filter}, missed: 0.05, window: 1000 events");
+        assert_prints(&stream(&sized), &["missed: 0.05", "error: 0.01"], &["bits", "cells", "memory", "decrements"]);
     }
-    assert_prints(&stream("filter: classic"), &["cells: 4"], &["bits", "lateness", "blocks"]);
+    assert_prints(&stream("filter: classic"), &["cells: 4", "seen: first"], &["bits", "lateness", "blocks"]);
+    let sized = "filter: classic, error: 0.000001, items: 1000";
+    assert_prints(&stream(sized), &["error: 0.000001"], &["cells", "bits", "memory"]);
+    let classes = "filter: importance-mc, importance_classes: {gold: 3, silver: 2}";
+    assert_prints(&stream(classes), &["importance_max: 3", "gold: 3"], &[]);
 }
 
 #[test]

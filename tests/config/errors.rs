@@ -42,7 +42,7 @@ fn conflicts_between_keys_are_reported_at_the_key_to_change() {
         ("dedup: {filter: classic, bits: 3}", "bits (line 4): does not apply to filter classic; remove it"),
         (
             "dedup: {filter: stable, penalty: {false_duplicate: 1, missed_duplicate: 1}}",
-            "dedup.penalty (line 4): requires a posterior, which filter stable does not compute",
+            "dedup.penalty (line 4): requires the number of events within the window for filter stable; add rate:",
         ),
         ("dedup: {filter: importance-h}", "dedup.filter (line 4): importance-h requires an importance; add event:"),
         ("dedup: {prior: auto-frequency}", "dedup.prior (line 4): auto-frequency requires the frequency view; add"),

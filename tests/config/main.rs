@@ -4,6 +4,7 @@ mod commands;
 mod defaults;
 mod documents;
 mod errors;
+mod forgetting;
 mod hostile;
 mod identities;
 mod overrides;

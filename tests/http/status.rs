@@ -3,7 +3,10 @@
 use axum::body::Body;
 use axum::http::Request;
 use ebb::http::Routes;
-use ebb_core::Reason;
+use ebb_core::{ClassScale, FilterSpec, Reason, StableViewSpec};
+use ebb_sketch::filter::structure::layout::CellLayout;
+use ebb_sketch::filter::structure::stable::StableSpec;
+use ebb_sketch::filter::structure::stable::importance::{ImportanceRule, ImportanceScale};
 use serde_json::json;
 
 use super::support::{Service, event, send_request};
@@ -53,6 +56,32 @@ async fn stream_status_includes_its_shards() {
         assert_eq!(shard.get("checkpoint"), None, "none was stored");
         assert_eq!(shard["lag"], 0);
     }
+}
+
+#[tokio::test]
+async fn filter_that_forgets_at_random_reports_its_forgetting_instead_of_a_window() {
+    let filter = StableSpec::new(CellLayout::Lines(16), 4, 20, 7, ImportanceRule::MultiClass).unwrap();
+    let scale = ClassScale::Linear(ImportanceScale::new(7.0, 7).unwrap());
+    let view = StableViewSpec { window_events: Some(200), ..StableViewSpec::new(filter, scale) };
+    let service = Service::with_filter(FilterSpec::Stable(view)).await;
+    let body = format!(r#"{{"event":{},"record":true}}"#, event("10.0.0.1", 0));
+    service.decide("clicks", &body).await.json();
+    let shown = service.get("/v1/streams/clicks").await.json();
+    assert_eq!(shown["dedup"], json!({"seen": "last"}), "it has no window, and every event renews an item");
+    for shard in shown["shards"].as_array().unwrap() {
+        let forgetting = &shard["forgetting"];
+        assert!(forgetting["half_forgotten_events"].as_u64().unwrap() > 10, "{shard}");
+        assert!((0.0..=1.0).contains(&forgetting["missed_share"].as_f64().unwrap()), "{shard}");
+        let classes = forgetting["classes"].as_array().unwrap();
+        let shares: f64 = classes.iter().map(|class| class["share"].as_f64().unwrap()).sum();
+        assert!((shares - 1.0).abs() < 1e-9 && classes.last().unwrap()["class"] == "7 of 7", "{shard}");
+    }
+    let question = format!(r#"{{"event":{},"penalty":{{"false_duplicate":1,"missed_duplicate":1}}}}"#, event("a", 0));
+    let refused = service.decide("clicks", &question).await;
+    assert!(refused.text.contains("computes no posterior"), "{}", refused.text);
+    assert_eq!(refused.problem(422), "invalid-question");
+    let timing = service.get("/v1/streams/counted").await.json();
+    assert_eq!(timing["shards"][0].get("forgetting"), None);
 }
 
 /// Events are rejected at the edge (`schema`, `parse`) and by the shards (`future`): the status and the metrics count both.

@@ -52,13 +52,24 @@ impl Service {
         service
     }
 
+    /// A service whose stream `clicks` has this filter and no frequency view.
+    pub async fn with_filter(filter: FilterSpec) -> Self {
+        let service = Self::launch("clicks", plan_of(filter, None), HttpLimits::default(), StoreOptions::default());
+        service.api.streams.settled().await;
+        service
+    }
+
     /// Returns while shards may still be restoring.
     pub fn restoring(name: &str, limits: HttpLimits, store: StoreOptions) -> Self {
+        let timed = plan(TimingSpec::time(600_000, 60_000, 64 << 10).unwrap(), Some(frequency()));
+        Self::launch(name, timed, limits, store)
+    }
+
+    fn launch(name: &str, timed: Arc<Plan>, limits: HttpLimits, store: StoreOptions) -> Self {
         capture_logs();
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(dir.path(), StoreOptions { headroom: 1, ..store }).unwrap();
         let options = WorkersOptions { store: Arc::new(store), metrics: Metrics::new() };
-        let timed = plan(TimingSpec::time(600_000, 60_000, 64 << 10).unwrap(), Some(frequency()));
         let counted = plan(TimingSpec::count(100, 64 << 10).unwrap(), None);
         let shard =
             |stream: &str, partition, plan: &Arc<Plan>| (ShardId { stream: stream.into(), partition }, plan.clone());
@@ -98,6 +109,10 @@ impl Service {
 }
 
 fn plan(filter: TimingSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
+    plan_of(FilterSpec::learning(filter, 64).expect("a prior"), frequency)
+}
+
+fn plan_of(filter: FilterSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
     let limits = PayloadLimits { record_bytes: 4096, depth: 8, fields: 32, key_bytes: 64 };
     let spec = EventSpec {
         key: Some("campaign".parse().unwrap()),
@@ -108,7 +123,7 @@ fn plan(filter: TimingSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
         ..EventSpec::of_item(vec!["ip".parse().unwrap()])
     };
     let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
-    let dedup = DedupSpec::new(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
+    let dedup = DedupSpec::new(filter, Seen::First);
     let aggregates = vec![visits(), moments()];
     Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency, aggregates })
 }

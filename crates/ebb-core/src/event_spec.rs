@@ -1,5 +1,6 @@
 //! Which fields of a payload form an event, and how large a payload may be.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -88,6 +89,48 @@ impl TimeUnit {
     }
 }
 
+/// Importance classes that events name instead of stating a number.
+///
+/// ```
+/// use ebb_core::ImportanceClasses;
+///
+/// let classes = ImportanceClasses::new([("gold".to_string(), 3.0), ("silver".to_string(), 2.0)], None);
+/// assert_eq!((classes.importance("gold"), classes.importance("bronze")), (Some(3.0), None));
+/// assert_eq!(classes.name(2.0), Some("silver"));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportanceClasses {
+    classes: BTreeMap<String, f64>,
+    other: Option<f64>,
+}
+
+impl ImportanceClasses {
+    /// `other` is the importance of classes that are not listed; without it their events are rejected.
+    pub fn new(classes: impl IntoIterator<Item = (String, f64)>, other: Option<f64>) -> Self {
+        Self { classes: classes.into_iter().collect(), other }
+    }
+
+    /// The importance of a class; `None` if it is unknown.
+    pub fn importance(&self, class: &str) -> Option<f64> {
+        self.classes.get(class).copied().or(self.other)
+    }
+
+    /// The first class of this importance; `None` if no listed class has it.
+    pub fn name(&self, importance: f64) -> Option<&str> {
+        self.classes.iter().find(|(_, listed)| **listed == importance).map(|(name, _)| name.as_str())
+    }
+
+    /// The listed classes with their importance, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.classes.iter().map(|(name, importance)| (name.as_str(), *importance))
+    }
+
+    /// The importance of classes that are not listed.
+    pub fn other(&self) -> Option<f64> {
+        self.other
+    }
+}
+
 /// The fields that are read from a payload. Checked by [`crate::Reader::new`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventSpec {
@@ -105,6 +148,8 @@ pub struct EventSpec {
     pub weight: Option<Path>,
     /// Importance class for filters that forget by importance.
     pub importance: Option<Path>,
+    /// The names of importance classes; without them importances are numbers.
+    pub importance_classes: Option<ImportanceClasses>,
     /// Numbers that costs and aggregates refer to by their index here.
     pub numbers: Vec<Path>,
     /// Fields whose texts aggregates list by name.
@@ -124,6 +169,7 @@ impl EventSpec {
             value: None,
             weight: None,
             importance: None,
+            importance_classes: None,
             numbers: Vec::new(),
             labels: Vec::new(),
             limits: PayloadLimits::default(),

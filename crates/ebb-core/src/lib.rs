@@ -44,13 +44,16 @@ pub use aggregate::{
     MAX_EXPORTS, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT, MAX_TEXT_BYTES, Measure, MergedExports, Method,
     PartialAggregate, QuantileAnswer, Refusal, Selection, Statistic, TopAnswer, TopName, Weighting,
 };
-pub use dedup::{Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, PenaltySpec, PriorStrata, ShareSource};
+pub use dedup::{
+    ClassForgetting, ClassScale, Cost, DedupSpec, FilterSpec, Forgetting, IsolationSpec, KeyRule, KeyRules,
+    PenaltySpec, PriorStrata, ShareSource, StableViewSpec,
+};
 pub use ebb_sketch::filter::belief::ArrivalShare;
 pub use ebb_sketch::filter::inference::decision::Penalties;
 pub use ebb_sketch::filter::inference::prior::ShareEstimate;
 pub use ebb_sketch::filter::inference::{Basis, Seen};
 pub use event::{Event, Numbers, PreviousKey, Record};
-pub use event_spec::{EventSpec, EventSpecError, Path, PayloadLimits, TimeUnit};
+pub use event_spec::{EventSpec, EventSpecError, ImportanceClasses, Path, PayloadLimits, TimeUnit};
 pub use offset::{AsOf, NextOffset};
 pub use partitioner::partition_of;
 pub use plan::Plan;

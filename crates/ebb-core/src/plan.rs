@@ -101,5 +101,12 @@ fn write_event(writer: &mut Writer, event: &EventSpec, measured_numbers: usize) 
         list.iter().for_each(|one| path(Some(one)));
         path(None);
     }
+    if let Some(classes) = &event.importance_classes {
+        writer.varint(classes.iter().count() as u64);
+        for (name, importance) in classes.iter().chain(classes.other().map(|other| ("*", other))) {
+            writer.bytes(name.as_bytes());
+            writer.f64(importance);
+        }
+    }
     writer.u8(event.time.as_ref().map_or(0, |(_, unit)| 1 + *unit as u8));
 }

@@ -141,6 +141,12 @@ pub enum QuestionError {
     /// The filter forgets at random, so that it has no window.
     #[error("this stream's filter has no window; omit window from the question")]
     NoWindow,
+    /// The filter has no prior, so that it cannot weigh penalties.
+    #[error(
+        "this stream's filter computes no posterior, so that penalties have no effect; omit penalty from the question, or \
+         configure dedup.penalty and dedup.prior"
+    )]
+    NoPosterior,
     /// The penalties are not valid.
     #[error(transparent)]
     Penalty(#[from] PenaltyError),

@@ -17,7 +17,7 @@ pub enum Reason {
     Limits,
     /// An object of the payload contains the same key twice.
     DuplicateKey,
-    /// A configured field is missing or has the wrong type.
+    /// A configured field is missing, has the wrong type, or names an unknown importance class.
     Schema,
     /// The event time is too far after the record's timestamp.
     Future,
@@ -56,7 +56,9 @@ impl Reason {
             Reason::Parse => "the event is not exactly one JSON document, or contains a number that is out of range",
             Reason::Limits => "the event is too large, too deeply nested, or has too many or too long field names",
             Reason::DuplicateKey => "an object in the event contains the same key twice",
-            Reason::Schema => "a configured field is missing from the event or has the wrong type",
+            Reason::Schema => {
+                "a configured field is missing from the event, has the wrong type, or names an unknown importance class"
+            }
             Reason::Future => "the event time is further in the future than the stream allows",
         }
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use ebb_core::{
-    ArrivalShare, Basis, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Penalties,
-    PenaltySpec, Plan, Question, Reader, Reason, Record, Seen, Shard, ShareSource, Span, TimeUnit, Verdict,
+    ArrivalShare, Basis, ClassScale, Cost, DedupSpec, EventSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules,
+    Penalties, PenaltySpec, Plan, Question, Reader, Reason, Record, Seen, Shard, ShareSource, Span, StableViewSpec,
+    TimeUnit, Verdict,
 };
 use ebb_sketch::filter::inference::PriorSpec;
 use ebb_sketch::filter::structure::frequency::FrequencySpec;
@@ -263,9 +264,9 @@ fn isolating_and_evicting_keys_forgets_nothing() {
 
 #[test]
 fn every_filter_continues_from_its_snapshot() {
-    let stable = |rule| FilterSpec::Stable {
-        spec: StableSpec::new(CellLayout::in_memory(4096).unwrap(), 4, 8, 7, rule).unwrap(),
-        scale: ImportanceScale::new(5.0, 7).unwrap(),
+    let stable = |rule| {
+        let spec = StableSpec::new(CellLayout::in_memory(4096).unwrap(), 4, 8, 7, rule).unwrap();
+        FilterSpec::Stable(StableViewSpec::new(spec, ClassScale::Linear(ImportanceScale::new(5.0, 7).unwrap())))
     };
     let classic = FilterSpec::Classic { size: CellLayout::in_memory(4096).unwrap(), hashes: 4, share: None };
     let specs = [

@@ -23,7 +23,7 @@ mod table;
 mod tally;
 
 pub use aggregate_check::AggregateReport;
-pub use report::{GuaranteeCheck, MemoryPoint, MemoryReport, Report, StreamReport, VerdictTotals};
+pub use report::{ClassErrors, GuaranteeCheck, MemoryPoint, MemoryReport, Report, StreamReport, VerdictTotals};
 pub use rows::InputFormat;
 pub use statistic_check::{AnswerPoint, StatisticCheck};
 pub use stream_eval::StreamLabels;
@@ -128,7 +128,8 @@ fn number_columns(plans: &[Arc<Plan>]) -> BTreeSet<String> {
     let mut columns = BTreeSet::new();
     for spec in plans.iter().map(|plan| plan.reader.spec()) {
         let time = spec.time.as_ref().filter(|(_, unit)| *unit != TimeUnit::Rfc3339).map(|(path, _)| path);
-        let single = [spec.value.as_ref(), spec.weight.as_ref(), spec.importance.as_ref(), time];
+        let importance = spec.importance.as_ref().filter(|_| spec.importance_classes.is_none());
+        let single = [spec.value.as_ref(), spec.weight.as_ref(), importance, time];
         let paths = spec.numbers.iter().chain(single.into_iter().flatten());
         columns.extend(paths.filter_map(|path: &Path| match path.segments() {
             [column] => Some(column.clone()),

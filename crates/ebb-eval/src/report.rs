@@ -29,6 +29,8 @@ pub struct StreamReport {
     pub name: String,
     /// The dedup window, if the filter has one.
     pub window: Option<String>,
+    /// The window in which repeats are counted, if the filter itself has none.
+    pub counted_within: Option<String>,
     /// Which event a window is measured from: `first` or `last`.
     pub seen: &'static str,
     /// The name of the dedup filter.
@@ -42,6 +44,8 @@ pub struct StreamReport {
     /// Wrong decisions of the service.
     #[serde(rename = "mistakes")]
     pub errors: ErrorCounts,
+    /// Wrong decisions of the service by importance class, least important first; empty if the filter has no classes.
+    pub classes: Vec<ClassErrors>,
     /// Wrong decisions of the same filter without penalties.
     #[serde(rename = "standard")]
     pub standard_errors: ErrorCounts,
@@ -63,6 +67,16 @@ pub struct StreamReport {
     /// Whether the stated guarantees held.
     #[serde(rename = "promises")]
     pub guarantees: Vec<GuaranteeCheck>,
+}
+
+/// Wrong decisions about one importance class.
+#[derive(Debug, Serialize)]
+pub struct ClassErrors {
+    /// The configured name of the class, or its cell value.
+    pub class: String,
+    /// Its wrong decisions.
+    #[serde(flatten)]
+    pub errors: ErrorCounts,
 }
 
 /// Events by verdict.

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use super::aggregate_check::AggregateCheck;
 use super::exact::EventTime;
 use super::oracle::{DecidedItem, Oracle};
-use super::report::{self, MemoryPoint, MemoryReport, StreamReport, VerdictTotals};
+use super::report::{self, ClassErrors, MemoryPoint, MemoryReport, StreamReport, VerdictTotals};
 use super::statistic_check::Moment;
-use super::tally::{DecisionSample, DecisionTally};
+use super::tally::{DecisionSample, DecisionTally, ErrorCounts};
 use crate::EvalStream;
 use ebb_core::{
     AggregateAnswer, AggregateError, AggregateQuestion, AggregateSpec, DedupSpec, Event, FilterSpec, Plan, Reason,
-    Seen, Shard, Verdict, VerdictCounts, ViewError, partition_of,
+    Seen, Shard, Span, Verdict, VerdictCounts, ViewError, partition_of,
 };
 use ebb_sketch::decay::Decay;
 use ebb_sketch::filter::structure::timing::ClockSpec;
+use ebb_sketch::hash::Fingerprint;
 
 /// Bytes of an item in an exact hash map: 16 for the fingerprint, 8 for the time, padded to 32, one control byte, and a load
 /// factor of 7/8.
@@ -50,6 +51,8 @@ pub struct StreamLabels {
     pub name: String,
     /// The dedup window, if the filter has one.
     pub window: Option<String>,
+    /// The window in which repeats are counted, if the filter itself has none.
+    pub counted_within: Option<String>,
     /// The name of the dedup filter.
     pub filter: &'static str,
 }
@@ -66,7 +69,7 @@ impl StreamEvaluation {
             labels,
             shards: shards(&plan)?,
             standard_shards: if has_penalties { shards(&standard_plan)? } else { Vec::new() },
-            oracles: (0..partitions).map(|_| Oracle::new(plan.dedup.seen)).collect(),
+            oracles: (0..partitions).map(|_| Oracle::new(plan.dedup.renewal())).collect(),
             arrivals: vec![0; partitions as usize],
             aggregates: plan.aggregates.iter().map(|spec| AggregateCheck::new(spec, decays)).collect(),
             tally: DecisionTally::new(block_length(&plan.dedup)),
@@ -98,6 +101,7 @@ impl StreamEvaluation {
     fn add_event(&mut self, event: &Event) {
         let partition = partition_of(event.route, self.shards.len());
         let shard = &mut self.shards[partition];
+        let class = event.importance.and_then(|importance| shard.importance_class(importance));
         let outcome = shard.fold(shard.next().0, self.now_ms, Ok(event));
         let standard = match self.standard_shards.get_mut(partition) {
             None => outcome.verdict,
@@ -107,17 +111,17 @@ impl StreamEvaluation {
         let Some(answer) = outcome.answer else { return };
         let dedup = &self.plan.dedup;
         let time_ms = event.time_ms.unwrap_or(self.now_ms);
-        let window = dedup.key_window(event.key).unwrap_or(u64::MAX);
-        let (stamp, window) = match clock_spec(dedup) {
+        let (stamp, window) = match counted_window(dedup, event.key) {
             // By arrivals the previous event has age 0.
-            Some(ClockSpec::Count { .. }) => (self.arrivals[partition], window.saturating_add(1)),
-            Some(ClockSpec::Time { .. }) | None => (time_ms, window),
+            Some(Span::Events(window)) => (self.arrivals[partition], window.saturating_add(1)),
+            Some(Span::Milliseconds(window)) => (time_ms, window),
+            None => (time_ms, u64::MAX),
         };
         self.arrivals[partition] += 1;
         let decided = DecidedItem { item: event.item, stamp, window, verdict: answer.verdict };
         let truth = self.oracles[partition].observe(&decided);
         let penalties = dedup.penalties(event.key, &event.numbers);
-        self.tally.add(&DecisionSample { truth, answer: &answer, standard, penalties });
+        self.tally.add(&DecisionSample { truth, answer: &answer, standard, penalties, class });
         let time = EventTime { time_ms, clock_ms: self.shards[partition].as_of().time_ms.unwrap_or(time_ms) };
         self.aggregates.iter_mut().for_each(|one| one.exact.add(event, answer.verdict, time));
     }
@@ -139,14 +143,19 @@ impl StreamEvaluation {
     }
 
     fn live_items(&self) -> u64 {
-        let reach = match clock_spec(&self.plan.dedup) {
-            Some(ClockSpec::Time { window_ms, lateness_ms, .. }) => window_ms.saturating_add(lateness_ms),
-            Some(ClockSpec::Count { window, .. }) => window,
+        let lateness = match clock_spec(&self.plan.dedup) {
+            Some(ClockSpec::Time { lateness_ms, .. }) => lateness_ms,
+            Some(ClockSpec::Count { .. }) | None => 0,
+        };
+        let window = counted_window(&self.plan.dedup, None);
+        let reach = match window {
+            Some(Span::Milliseconds(window)) => window.saturating_add(lateness),
+            Some(Span::Events(window)) => window,
             None => u64::MAX,
         };
-        let stamp = |partition: usize| match clock_spec(&self.plan.dedup) {
-            Some(ClockSpec::Count { .. }) => self.arrivals[partition],
-            Some(ClockSpec::Time { .. }) | None => self.shards[partition].as_of().time_ms.unwrap_or(0),
+        let stamp = |partition: usize| match window {
+            Some(Span::Events(_)) => self.arrivals[partition],
+            Some(Span::Milliseconds(_)) | None => self.shards[partition].as_of().time_ms.unwrap_or(0),
         };
         self.oracles.iter().enumerate().map(|(partition, oracle)| oracle.live_items(stamp(partition), reach)).sum()
     }
@@ -166,7 +175,8 @@ impl StreamEvaluation {
         StreamReport {
             name: self.labels.name,
             window: self.labels.window,
-            seen: match self.plan.dedup.seen {
+            counted_within: self.labels.counted_within,
+            seen: match self.plan.dedup.renewal() {
                 Seen::First => "first",
                 Seen::Last => "last",
             },
@@ -176,6 +186,7 @@ impl StreamEvaluation {
             bases: self.tally.bases.clone(),
             penalty: self.tally.penalty(),
             errors: self.tally.errors,
+            classes: class_errors(&self.plan, self.tally.classes),
             standard_errors: self.tally.standard_errors,
             standard_answers: self.tally.standard_answers,
             calibration,
@@ -215,8 +226,28 @@ fn verdict_totals(counts: &VerdictCounts) -> VerdictTotals {
 fn clock_spec(dedup: &DedupSpec) -> Option<ClockSpec> {
     match &dedup.filter {
         FilterSpec::Timing { spec, .. } => Some(spec.clock()),
-        FilterSpec::Stable { .. } | FilterSpec::Classic { .. } => None,
+        FilterSpec::Stable(_) | FilterSpec::Classic { .. } => None,
     }
+}
+
+/// The window in which repeats of a key's items are counted: that of the filter, or the one that a filter without window
+/// is planned for.
+fn counted_window(dedup: &DedupSpec, key: Option<Fingerprint>) -> Option<Span> {
+    match (&dedup.filter, dedup.key_window(key)) {
+        (FilterSpec::Timing { spec, .. }, Some(window)) => Some(match spec.clock() {
+            ClockSpec::Time { .. } => Span::Milliseconds(window),
+            ClockSpec::Count { .. } => Span::Events(window),
+        }),
+        (FilterSpec::Stable(spec), _) => spec.window,
+        (FilterSpec::Timing { .. } | FilterSpec::Classic { .. }, _) => None,
+    }
+}
+
+fn class_errors(plan: &Plan, classes: BTreeMap<u8, ErrorCounts>) -> Vec<ClassErrors> {
+    let Some(spec) = plan.dedup.filter.stable() else { return Vec::new() };
+    let named = plan.reader.spec().importance_classes.as_ref();
+    let named = |(value, errors)| ClassErrors { class: spec.class_name(value, named), errors };
+    classes.into_iter().map(named).collect()
 }
 
 /// The resolution of the filter, in the unit of the window; 0 if it has none.

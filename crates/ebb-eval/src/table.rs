@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use super::aggregate_check::AggregateReport;
-use super::report::{GuaranteeCheck, Report, StreamReport};
+use super::report::{ClassErrors, GuaranteeCheck, Report, StreamReport};
 use super::statistic_check::StatisticCheck;
 use super::tally::{ErrorCounts, PenaltyTotals};
 
@@ -40,7 +40,11 @@ fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String
 
 impl StreamReport {
     fn text(&self) -> String {
-        let window = self.window.as_ref().map_or("no window".into(), |window| format!("window {window}"));
+        let window = match (&self.window, &self.counted_within) {
+            (Some(window), _) => format!("window {window}"),
+            (None, Some(within)) => format!("no window (repeats are counted within {within})"),
+            (None, None) => "no window".into(),
+        };
         let verdicts = &self.verdicts;
         let rejected: u64 = verdicts.rejected.values().sum();
         let mut text = format!(
@@ -60,6 +64,7 @@ impl StreamReport {
             counts_by_name(&self.bases).trim_matches([' ', '(', ')']),
         );
         text += &self.error_table();
+        text += &self.class_table();
         text += &self.calibration_table();
         text += &self.memory_line();
         if !self.aggregates.is_empty() {
@@ -90,6 +95,26 @@ impl StreamReport {
                 row("saved by the service".into(), saved),
             ],
         )
+    }
+
+    fn class_table(&self) -> String {
+        if self.classes.is_empty() {
+            return String::new();
+        }
+        let share = |count: u64, of: u64| if of == 0 { "-".into() } else { percent(count as f64 / of as f64) };
+        let rows = self.classes.iter().map(|ClassErrors { class, errors }| {
+            let counts = [errors.firsts, errors.false_duplicates, errors.repeats, errors.missed_duplicates];
+            let [firsts, false_duplicates, repeats, missed] = counts;
+            let mut row = vec![class.clone()];
+            row.extend([
+                firsts.to_string(),
+                share(false_duplicates, firsts),
+                repeats.to_string(),
+                share(missed, repeats),
+            ]);
+            row
+        });
+        table(&["importance class", "firsts", "false duplicates", "repeats", "missed duplicates"], rows)
     }
 
     fn calibration_table(&self) -> String {

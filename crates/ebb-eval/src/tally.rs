@@ -104,6 +104,8 @@ pub struct DecisionTally {
     /// Of the same filter without penalties.
     pub standard_errors: ErrorCounts,
     pub penalty: PenaltyTotals,
+    /// Of the service, by importance class.
+    pub classes: BTreeMap<u8, ErrorCounts>,
     pub standard_answers: StandardAnswers,
     pub bases: BTreeMap<&'static str, u64>,
     /// Count, sum and repeats of the probabilities stated in each bin.
@@ -125,6 +127,8 @@ pub struct DecisionSample<'a> {
     /// The verdict of the same filter without penalties.
     pub standard: Verdict,
     pub penalties: Option<Penalties>,
+    /// The importance class, where the filter has classes.
+    pub class: Option<u8>,
 }
 
 impl ErrorCounts {
@@ -166,6 +170,7 @@ impl DecisionTally {
             errors: ErrorCounts::default(),
             standard_errors: ErrorCounts::default(),
             penalty: PenaltyTotals::default(),
+            classes: BTreeMap::new(),
             standard_answers: StandardAnswers::default(),
             bases: BTreeMap::new(),
             probabilities: [(0, 0.0, 0); PROBABILITY_BINS],
@@ -181,6 +186,9 @@ impl DecisionTally {
         let DecisionSample { truth, answer, standard, .. } = decided;
         *self.bases.entry(answer.basis.name()).or_default() += 1;
         self.errors.add(truth, answer.verdict, self.block);
+        if let Some(class) = decided.class {
+            self.classes.entry(class).or_default().add(truth, answer.verdict, self.block);
+        }
         self.standard_errors.add(truth, *standard, self.block);
         self.add_penalty(decided);
         self.add_age(truth, answer.verdict);
@@ -197,7 +205,7 @@ impl DecisionTally {
     }
 
     fn add_penalty(&mut self, decided: &DecisionSample<'_>) {
-        let DecisionSample { truth, answer, standard, penalties } = decided;
+        let DecisionSample { truth, answer, standard, penalties, .. } = decided;
         if answer.verdict == Verdict::Late {
             return;
         }
@@ -295,7 +303,7 @@ mod tests {
 
     fn add(tally: &mut DecisionTally, truth: GroundTruth, answer: &Answer, standard: Verdict) {
         let penalties = Penalties::new(3.0, 0.5).ok();
-        tally.add(&DecisionSample { truth, answer, standard, penalties });
+        tally.add(&DecisionSample { truth, answer, standard, penalties, class: Some(3) });
     }
 
     #[test]
@@ -311,6 +319,7 @@ mod tests {
         let ErrorCounts { firsts, false_duplicates, at_the_edge, repeats, missed_duplicates, forgotten, .. } =
             tally.errors;
         assert_eq!((firsts, false_duplicates, at_the_edge), (3, 2, 1));
+        assert_eq!((tally.classes[&3].firsts, tally.classes[&3].missed_duplicates), (3, 2));
         assert_eq!((repeats, missed_duplicates, forgotten, tally.errors.late_repeats), (3, 2, 1, 1));
         assert_eq!((tally.standard_errors.missed_duplicates, tally.standard_answers.false_negatives), (2, 1));
         assert_eq!((tally.standard_answers.unseen, tally.standard_answers.false_positives), (2, 1));

@@ -46,7 +46,7 @@ pub(super) fn views(plan: &Plan) -> Result<Vec<ViewMemory>, ViewError> {
 pub(super) fn filter_bytes(filter: &FilterSpec) -> u64 {
     match filter {
         FilterSpec::Timing { spec, .. } => spec.memory_bytes(),
-        FilterSpec::Stable { spec, .. } => spec.cell_bytes() as u64,
+        FilterSpec::Stable(spec) => spec.filter.cell_bytes() as u64,
         FilterSpec::Classic { size, .. } => match size {
             CellLayout::Lines(lines) => lines * 64,
             CellLayout::Spread(cells) => cells.div_ceil(8),

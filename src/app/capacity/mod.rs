@@ -70,14 +70,41 @@ struct FilterForecast {
     layout: String,
     /// The share of new items that the standard answer takes for duplicates.
     false_duplicate_share: f64,
-    /// The share of repeats that filters with random decrements miss after a whole window.
+    /// How filters with random decrements forget.
     #[serde(skip_serializing_if = "Option::is_none")]
-    missed_share: Option<f64>,
+    forgetting: Option<ForgettingForecast>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fill: Option<f64>,
     /// Only the timing filter has a forecast of penalties.
     #[serde(skip_serializing_if = "Option::is_none")]
     penalty: Option<ExpectedPenalty>,
+}
+
+/// How a filter with random decrements forgets.
+#[derive(Debug, Clone, Serialize)]
+struct ForgettingForecast {
+    /// The age at which half of the most important items are forgotten; absent if other items keep them found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    half_forgotten_events: Option<u64>,
+    /// The same as a time, at the assumed rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    half_forgotten: Option<String>,
+    /// The share of repeats after a whole window that are missed.
+    missed_share: f64,
+    /// The importance classes, least important first; one entry if all items are alike.
+    classes: Vec<ClassForecast>,
+}
+
+/// The errors of one importance class.
+#[derive(Debug, Clone, Serialize)]
+struct ClassForecast {
+    class: String,
+    /// The share of events in this class.
+    share: f64,
+    false_duplicate_share: f64,
+    missed_share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    half_forgotten_events: Option<u64>,
 }
 
 /// Expected penalties per event.

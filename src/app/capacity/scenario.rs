@@ -2,13 +2,15 @@
 
 use anyhow::Context;
 
-use super::{DEFAULT_DISTINCT_SHARE, ExpectedPenalty, FilterForecast, ScenarioInputs, TrafficAssumptions};
-use super::{memory, plans, table};
+use super::{ClassForecast, ExpectedPenalty, FilterForecast, ForgettingForecast, ScenarioInputs, TrafficAssumptions};
+use super::{DEFAULT_DISTINCT_SHARE, memory, plans, table};
 use crate::config::dedup::{CostConfig, DedupConfig, WindowConfig};
 use crate::config::stream::StreamConfig;
-use ebb_core::{FilterSpec, Penalties};
+use ebb_core::{FilterSpec, Penalties, StableViewSpec};
+use ebb_sketch::filter::planning::classic_sizing;
 use ebb_sketch::filter::planning::forecast::{Forecast, TrafficModel};
-use ebb_sketch::filter::planning::stationary::{StationaryDistribution, ValueShares};
+use ebb_sketch::filter::planning::stable_sizing;
+use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::filter::structure::timing::TimingSpec;
 use ebb_sketch::units::{Bytes, DurationMs};
 
@@ -72,7 +74,7 @@ impl Scenario {
     /// The forecast of this scenario, then of its variations.
     pub(super) fn forecasts(&self) -> anyhow::Result<Vec<FilterForecast>> {
         let planned = self.forecast("as planned")?;
-        let doubled_memory = self.with_memory(2 * planned.memory_bytes).forecast("twice the memory")?;
+        let doubled_memory = self.with_memory(2 * planned.memory_bytes)?.forecast("twice the memory")?;
         let mut forecasts = vec![planned, doubled_memory];
         if matches!(self.dedup.window, WindowConfig::Time(_)) {
             forecasts.push(self.with_doubled_rate().forecast("twice the rate")?);
@@ -81,10 +83,19 @@ impl Scenario {
         Ok(forecasts)
     }
 
-    fn with_memory(&self, bytes: u64) -> Self {
+    /// The same cells per item and bits in another memory.
+    fn with_memory(&self, bytes: u64) -> anyhow::Result<Self> {
         let mut scenario = self.clone();
+        match plans::filter_spec(&self.dedup)? {
+            FilterSpec::Timing { .. } => {}
+            FilterSpec::Stable(spec) => {
+                scenario.dedup.cells = Some(u64::from(spec.filter.hasher().hashes()));
+                scenario.dedup.bits = Some(u64::from(spec.filter.max_value().ilog2()) + 1);
+            }
+            FilterSpec::Classic { hashes, .. } => scenario.dedup.cells = Some(u64::from(hashes)),
+        }
         (scenario.dedup.memory, scenario.dedup.error) = (Some(Bytes(bytes)), None);
-        scenario
+        Ok(scenario)
     }
 
     fn with_doubled_rate(&self) -> Self {
@@ -122,7 +133,7 @@ impl Scenario {
             bytes_per_item: memory_bytes as f64 / (self.events_per_window * self.distinct_share),
             layout: table::layout(&filter),
             false_duplicate_share: 0.0,
-            missed_share: None,
+            forgetting: None,
             fill: None,
             penalty: None,
         };
@@ -133,28 +144,51 @@ impl Scenario {
     fn predict_errors(&self, filter: &FilterSpec, forecast: &mut FilterForecast) -> anyhow::Result<()> {
         match filter {
             FilterSpec::Timing { spec, .. } => self.predict_timing_errors(spec, forecast)?,
-            FilterSpec::Stable { spec, .. } => {
-                let law = StationaryDistribution::new(spec, &ValueShares::uniform(spec.max_value()))
-                    .context("the filter has no steady state")?;
-                forecast.false_duplicate_share = law.false_duplicate_rate();
-                forecast.missed_share = Some(law.missed_overall(self.events_per_window as u64));
-                forecast.fill = Some(1.0 - law.zero_share());
-            }
-            FilterSpec::Classic { hashes, .. } => {
-                let (cells, hashes) = (8.0 * forecast.memory_bytes as f64, f64::from(*hashes));
-                let fill = -libm::expm1(-hashes * self.events_per_window * self.distinct_share / cells);
-                forecast.false_duplicate_share = libm::pow(fill, hashes);
-                forecast.fill = Some(fill);
+            FilterSpec::Stable(spec) => self.predict_forgetting(spec, forecast)?,
+            FilterSpec::Classic { size, hashes, .. } => {
+                let items = self.events_per_window * self.distinct_share;
+                let cells = 8.0 * forecast.memory_bytes as f64;
+                forecast.fill = Some(-libm::expm1(-f64::from(*hashes) * items / cells));
+                forecast.false_duplicate_share = match size {
+                    CellLayout::Lines(lines) => classic_sizing::false_duplicate_rate(*lines, *hashes, items),
+                    CellLayout::Spread(_) => libm::pow(forecast.fill.unwrap_or(1.0), f64::from(*hashes)),
+                };
             }
         }
         Ok(())
     }
 
+    fn predict_forgetting(&self, spec: &StableViewSpec, forecast: &mut FilterForecast) -> anyhow::Result<()> {
+        let window_events = spec.window_events.or(Some(libm::ceil(self.events_per_window) as u64));
+        let spec = StableViewSpec { window_events, mix: Some(self.dedup.planned_mix()?), ..*spec };
+        let forgetting = spec.forgetting(None).context("the filter has no steady state")?;
+        let false_duplicate_share = stable_sizing::false_duplicate_rate(&spec.filter, &spec.planned_values(None));
+        let named = self.dedup.named_classes();
+        let class = |class: &ebb_core::ClassForgetting| ClassForecast {
+            class: spec.class_name(class.value, named.as_ref()),
+            share: class.share,
+            false_duplicate_share,
+            missed_share: class.missed.unwrap_or(1.0),
+            half_forgotten_events: class.half_forgotten,
+        };
+        let per_second = self.inputs().events_per_second;
+        let time = forgetting.half_forgotten.zip(per_second).map(|(events, rate)| events as f64 / rate * 1e3);
+        forecast.false_duplicate_share = false_duplicate_share;
+        forecast.fill = Some(forgetting.fill);
+        forecast.forgetting = Some(ForgettingForecast {
+            half_forgotten_events: forgetting.half_forgotten,
+            half_forgotten: time.map(|ms| DurationMs(rounded(ms)).to_string()),
+            missed_share: forgetting.missed().unwrap_or(1.0).min(1.0),
+            classes: forgetting.classes.iter().map(class).collect(),
+        });
+        Ok(())
+    }
+
     fn predict_timing_errors(&self, spec: &TimingSpec, forecast: &mut FilterForecast) -> anyhow::Result<()> {
         let traffic = TrafficModel::new(self.events_per_window, self.distinct_share)?;
-        let timing = Forecast::new(spec, &traffic, self.dedup.seen);
+        let timing = Forecast::new(spec, &traffic, self.dedup.seen());
         let standard = timing.standard(&self.penalties);
-        forecast.false_duplicate_share = standard.false_duplicates / (1.0 - timing.repeats).max(f64::MIN_POSITIVE);
+        forecast.false_duplicate_share = timing.false_duplicate_rate();
         forecast.fill = Some(timing.fill);
         forecast.penalty = Some(ExpectedPenalty {
             without_filter: timing.without_filter(&self.penalties).penalty,
@@ -163,6 +197,17 @@ impl Scenario {
         });
         Ok(())
     }
+}
+
+/// A duration with at most two units: whole hours above a day, whole minutes above an hour, whole seconds above a minute.
+fn rounded(ms: f64) -> u64 {
+    let unit = match ms {
+        _ if ms >= 86.4e6 => 3.6e6,
+        _ if ms >= 3.6e6 => 6e4,
+        _ if ms >= 6e4 => 1e3,
+        _ => 1.0,
+    };
+    (libm::round(ms / unit) * unit) as u64
 }
 
 /// Costs that are event fields vary from event to event. For them, and where no cost is configured, 1 is assumed.

@@ -2,7 +2,7 @@
 
 use comfy_table::{Table, presets};
 
-use super::{ExpectedPenalty, FilterForecast, StreamCapacity};
+use super::{ExpectedPenalty, FilterForecast, ForgettingForecast, StreamCapacity};
 use ebb_core::FilterSpec;
 use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::filter::structure::timing::ClockSpec;
@@ -86,16 +86,38 @@ fn legend(stream: &StreamCapacity) -> String {
             "The standard answer misses no duplicates; the forecast for the posterior answer is conservative.".into(),
         );
     }
-    if let Some(missed) = planned.missed_share {
-        lines.push(format!(
-            "This filter forgets at random: {} of repeats after a whole window are missed.",
-            percent(missed)
-        ));
+    if let Some(forgetting) = &planned.forgetting {
+        lines.push(forgotten(forgetting, &planned.window));
     }
     if let Some(fill) = planned.fill {
         lines.push(format!("In the steady state {} of the cells are in use.", percent(fill)));
     }
     lines.join("\n") + "\n"
+}
+
+/// When items are forgotten, and the errors of each class if there are several.
+fn forgotten(forgetting: &ForgettingForecast, window: &str) -> String {
+    let half = match (forgetting.half_forgotten_events, &forgetting.half_forgotten) {
+        (Some(events), Some(time)) => format!("at an age of {} events ({time})", grouped(events)),
+        (Some(events), None) => format!("at an age of {} events", grouped(events)),
+        (None, _) => "never, because other items keep them found".into(),
+    };
+    let mut text = format!(
+        "This filter has no window: it forgets at random. Half of the most important items are forgotten {half}; of \
+         repeats at an age of {window} {} are missed.",
+        percent(forgetting.missed_share)
+    );
+    if forgetting.classes.len() > 1 {
+        let mut table = plain(&["class", "share", "false duplicates", "missed", "half forgotten"]);
+        for class in &forgetting.classes {
+            let half =
+                class.half_forgotten_events.map_or("never".into(), |events| format!("{} events", grouped(events)));
+            let shares = [class.share, class.false_duplicate_share, class.missed_share].map(percent);
+            table.add_row([vec![class.class.clone()], shares.to_vec(), vec![half]].concat());
+        }
+        text += &format!("\n\n{table}\n");
+    }
+    text
 }
 
 /// The layout of the filter as text.
@@ -113,7 +135,8 @@ pub(super) fn layout(filter: &FilterSpec) -> String {
             let (bits, cells, blocks) = (spec.timer_bits(), spec.cells_per_item(), spec.oldest_live_age());
             format!("timing filter: {bits}-bit timers, {cells} cells per item {placement}, {blocks} blocks of {block}")
         }
-        FilterSpec::Stable { spec, .. } => {
+        FilterSpec::Stable(spec) => {
+            let spec = &spec.filter;
             let (top, hashes, decrements) = (spec.max_value(), spec.hasher().hashes(), spec.decrements());
             format!(
                 "filter that forgets at random: counters up to {top}, {hashes} cells per item, {decrements} decrements per event"

@@ -54,12 +54,14 @@ fn streams(config: &Config, names: &[String]) -> anyhow::Result<Vec<EvalStream>>
             "streams.{name}.event.time: is required by ebb eval, because lines of a file have no timestamp; set the field"
         );
         let plan = plans::plan(stream, &config.limits, &key).with_context(|| format!("streams.{name}"))?;
+        let window = match stream.dedup.window {
+            WindowConfig::Time(window) => window.to_string(),
+            WindowConfig::Events(events) => format!("{events} events"),
+        };
         let labels = StreamLabels {
             name: name.clone(),
-            window: plan.dedup.window().map(|_| match stream.dedup.window {
-                WindowConfig::Time(window) => window.to_string(),
-                WindowConfig::Events(events) => format!("{events} events"),
-            }),
+            window: plan.dedup.window().map(|_| window.clone()),
+            counted_within: plan.dedup.filter.stable().map(|_| window),
             filter: stream.dedup.filter.name(),
         };
         Ok(EvalStream { labels, plan, partitions: stream.partitions as u32 })

@@ -147,3 +147,37 @@ fn invalid_options_are_errors_with_a_hint() {
     assert_eq!((empty.lines, only(&empty).errors.firsts), (0, 0));
     assert!(empty.page().unwrap().ends_with("</html>\n"), "an empty report has a page, too");
 }
+
+#[test]
+fn errors_are_counted_by_importance_class() {
+    let mut random = Random::new(8);
+    let mut text = String::new();
+    for at in 0..20_000i64 {
+        let item = random.below(4_000);
+        let tier = ["bronze", "silver", "gold"][(item % 3) as usize];
+        text += &format!("{{\"ip\":{item},\"ts\":{},\"tier\":\"{tier}\"}}\n", 1_700_000_000_000 + at * 1_000);
+    }
+    let stream = "s: {event: {item: ip, time: ts, importance: tier}, dedup: {filter: importance-mc, window: 2000 events, \
+                  error: 0.05, missed: 0.02, importance_classes: {gold: 3, silver: 2, bronze: 1}}}";
+    let report = evaluated("a.jsonl", &text, stream).unwrap();
+    let stream = only(&report);
+    assert_eq!((stream.window.as_deref(), stream.counted_within.as_deref()), (None, Some("2000 events")));
+    let named: Vec<&str> = stream.classes.iter().map(|class| class.class.as_str()).collect();
+    assert_eq!((named, stream.seen), (vec!["bronze", "silver", "gold"], "last"));
+    let missed = |at: usize| {
+        let errors = &stream.classes[at].errors;
+        errors.missed_duplicates as f64 / errors.repeats as f64
+    };
+    assert!(
+        missed(2) < 0.02 && missed(2) < missed(1) && missed(1) < missed(0),
+        "{} {} {}",
+        missed(0),
+        missed(1),
+        missed(2)
+    );
+    let repeats: u64 = stream.classes.iter().map(|class| class.errors.repeats).sum();
+    assert_eq!(repeats, stream.errors.repeats);
+    assert!(
+        report.text().contains("importance class") && report.text().contains("no window (repeats are counted within")
+    );
+}

@@ -4,19 +4,19 @@ use anyhow::Context;
 
 use super::index_of;
 use crate::config::dedup::{
-    CostConfig, DedupConfig, FilterKind, FilterSizing, KeyRuleConfig, PenaltyConfig, PriorConfig, WindowConfig,
+    ClassesConfig, CostConfig, DedupConfig, FilterKind, FilterSizing, KeyRuleConfig, PenaltyConfig, PriorConfig,
+    WindowConfig,
 };
 use ebb_core::{
-    ArrivalShare, Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Path, Penalties, PenaltySpec,
-    PriorStrata, Reader, Seen, ShareSource,
+    ArrivalShare, ClassScale, Cost, DedupSpec, FilterSpec, IsolationSpec, KeyRule, KeyRules, Path, Penalties,
+    PenaltySpec, PriorStrata, Reader, Seen, ShareSource, Span, StableViewSpec,
 };
 use ebb_sketch::filter::inference::PriorSpec;
+use ebb_sketch::filter::planning::classic_sizing::size_classic;
 use ebb_sketch::filter::planning::sizing::{self, Budget, Workload};
-use ebb_sketch::filter::planning::stationary::ValueShares;
-use ebb_sketch::filter::planning::tuning::tune_decrements;
+use ebb_sketch::filter::stable_posterior::SharePriorSpec;
 use ebb_sketch::filter::structure::layout::{CellLayout, LINE_BYTES};
-use ebb_sketch::filter::structure::stable::StableSpec;
-use ebb_sketch::filter::structure::stable::importance::{ImportanceRule as RaiseRule, ImportanceScale};
+use ebb_sketch::filter::structure::stable::importance::ImportanceScale;
 use ebb_sketch::filter::structure::timing::{ClockSpec, TimingSpec};
 
 /// Items whose history is tracked exactly, from which the prior is learned.
@@ -27,15 +27,15 @@ pub(super) fn dedup_spec(dedup: &DedupConfig, numbers: &[Path], reader: &Reader)
     let isolation = match (&filter, dedup.isolate) {
         (_, 0) => None,
         (FilterSpec::Timing { spec, prior }, filters) => {
-            Some(isolation_spec(spec, *prior, filters as u32, dedup.seen)?)
+            Some(isolation_spec(spec, *prior, filters as u32, dedup.seen())?)
         }
-        (FilterSpec::Stable { .. } | FilterSpec::Classic { .. }, _) => {
+        (FilterSpec::Stable(_) | FilterSpec::Classic { .. }, _) => {
             anyhow::bail!("isolate: requires filter: timing")
         }
     };
     Ok(DedupSpec {
         filter,
-        seen: dedup.seen,
+        seen: dedup.seen(),
         penalty: dedup.penalty.as_ref().map(|penalty| penalty_spec(penalty, numbers)),
         share: match &dedup.prior {
             PriorConfig::Field(path) => Some(ShareSource::Field(index_of(path, numbers))),
@@ -52,60 +52,61 @@ pub(super) fn dedup_spec(dedup: &DedupConfig, numbers: &[Path], reader: &Reader)
 
 /// The filter of the view.
 pub(in crate::app) fn filter_spec(dedup: &DedupConfig) -> anyhow::Result<FilterSpec> {
-    let raise_rule: fn(u8) -> RaiseRule = match dedup.filter {
+    Ok(match dedup.filter {
         FilterKind::Timing => {
             let spec = timing_spec(dedup)?;
-            return Ok(match dedup.prior {
+            match dedup.prior {
                 PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => {
                     FilterSpec::learning(spec, SAMPLED_ITEMS)?
                 }
                 PriorConfig::Constant(p) => {
                     FilterSpec::Timing { spec, prior: PriorSpec::Constant(ArrivalShare::new(p)?) }
                 }
-            });
+            }
         }
-        FilterKind::Classic => {
-            let share = match dedup.prior {
-                PriorConfig::Constant(p) => Some(ArrivalShare::new(p)?),
-                PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => None,
-            };
-            return Ok(FilterSpec::Classic {
-                size: CellLayout::in_memory(memory(dedup))?,
-                hashes: cells(dedup)?,
-                share,
-            });
+        FilterKind::Classic => classic_spec(dedup)?,
+        FilterKind::Stable | FilterKind::Importance2c | FilterKind::ImportanceMc | FilterKind::ImportanceH => {
+            FilterSpec::Stable(stable_spec(dedup)?)
         }
-        FilterKind::Stable => |_| RaiseRule::Stable,
-        FilterKind::Importance2c => RaiseRule::two_class,
-        FilterKind::ImportanceMc => |_| RaiseRule::MultiClass,
-        FilterKind::ImportanceH => |_| RaiseRule::Harmonic,
-    };
-    stable_spec(dedup, raise_rule)
+    })
 }
 
 /// A filter whose counters are decremented at random.
-fn stable_spec(dedup: &DedupConfig, raise_rule: fn(u8) -> RaiseRule) -> anyhow::Result<FilterSpec> {
-    let bits = dedup.bits.context("bits: has no value")?;
-    let top = ((1u16 << bits) - 1) as u8;
-    let spec = StableSpec::new(CellLayout::in_memory(memory(dedup))?, cells(dedup)?, 1, top, raise_rule(top))?;
-    let spec = match dedup.decrements {
-        Some(decrements) => spec.with_decrements(decrements as u32)?,
-        None => tune_decrements(&spec, &ValueShares::uniform(top), dedup.tuning_error())?,
+fn stable_spec(dedup: &DedupConfig) -> anyhow::Result<StableViewSpec> {
+    let filter = dedup.stable_filter()?;
+    let scale = match dedup.importance_classes {
+        ClassesConfig::Percentiles => ClassScale::Percentiles,
+        ClassesConfig::Numbers | ClassesConfig::Table(_) => {
+            ClassScale::Linear(ImportanceScale::new(dedup.max_importance(), filter.max_value())?)
+        }
     };
-    Ok(FilterSpec::Stable { spec, scale: ImportanceScale::new(dedup.importance_max, top)? })
+    let window = match dedup.window {
+        WindowConfig::Time(window) => Span::Milliseconds(window.0),
+        WindowConfig::Events(events) => Span::Events(events),
+    };
+    let prior = match dedup.prior {
+        _ if !dedup.has_penalty() => None,
+        PriorConfig::Constant(p) => Some(SharePriorSpec::Constant(ArrivalShare::new(p)?)),
+        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => Some(SharePriorSpec::Learned),
+    };
+    let (window_events, mix) = (dedup.expected_events(), dedup.class_mix()?);
+    Ok(StableViewSpec { filter, scale, window: Some(window), window_events, mix, prior })
 }
 
-fn cells(dedup: &DedupConfig) -> anyhow::Result<u8> {
-    Ok(dedup.cells.context("cells: has no value")? as u8)
-}
-
-/// The size of a filter without timers.
-fn memory(dedup: &DedupConfig) -> u64 {
-    match dedup.sizing() {
-        FilterSizing::Memory(memory) => memory.0,
-        // The rule of thumb for Bloom filters: ten bits per item for every factor of ten in the error.
-        FilterSizing::Error { error, items } => (items * 1.25 * libm::log10(1.0 / error).max(1.0)).max(1024.0) as u64,
-    }
+fn classic_spec(dedup: &DedupConfig) -> anyhow::Result<FilterSpec> {
+    let share = match dedup.prior {
+        PriorConfig::Constant(p) => Some(ArrivalShare::new(p)?),
+        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => None,
+    };
+    let cells = dedup.cells.map(|cells| cells as u8);
+    let (size, hashes) = match dedup.sizing() {
+        FilterSizing::Memory(memory) => (CellLayout::in_memory(memory.0)?, cells.context("cells: has no value")?),
+        FilterSizing::Error { error, items } => {
+            let (lines, hashes) = size_classic(items, error, cells)?;
+            (CellLayout::Lines(lines), hashes)
+        }
+    };
+    Ok(FilterSpec::Classic { size, hashes, share })
 }
 
 fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
@@ -122,7 +123,7 @@ fn timing_spec(dedup: &DedupConfig) -> anyhow::Result<TimingSpec> {
         let workload = Workload::new(span, items)?;
         let plan = match (budget, planning_penalties(dedup)) {
             (Budget::Memory(bytes), Some(penalties)) => {
-                sizing::plan_for_penalty(&workload, bytes, &penalties, dedup.seen)?
+                sizing::plan_for_penalty(&workload, bytes, &penalties, dedup.seen())?
             }
             (Budget::Memory(_), None) | (Budget::Error(_), _) => sizing::plan_filter(&workload, budget)?,
         };

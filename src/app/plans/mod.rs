@@ -32,7 +32,10 @@ pub(super) fn plan_with_keys(
     keys: &HashKeys,
 ) -> anyhow::Result<Arc<Plan>> {
     let (numbers, labels) = (number_paths(stream), label_paths(stream));
-    let event = event_spec(&stream.event, (numbers.clone(), labels.clone()), limits);
+    let event = EventSpec {
+        importance_classes: stream.dedup.named_classes(),
+        ..event_spec(&stream.event, (numbers.clone(), labels.clone()), limits)
+    };
     let reader = Reader::new(event, keys.clone()).context("event")?;
     let frequency = stream.frequency.as_ref().map(frequency::frequency_spec).transpose().context("frequency")?;
     Ok(Arc::new(Plan {
@@ -106,6 +109,7 @@ fn event_spec(event: &EventConfig, (numbers, labels): (Vec<Path>, Vec<Path>), li
         value: event.value.clone(),
         weight: event.weight.clone(),
         importance: event.importance.clone(),
+        importance_classes: None,
         numbers,
         labels,
         limits: PayloadLimits {

@@ -1,13 +1,18 @@
 //! Checks between the keys of the dedup view, and between the view and the stream's event.
 
-use super::{DedupConfig, FilterKind, FilterSizing, PriorConfig, WindowConfig, defaults};
+use super::{ClassesConfig, DedupConfig, FilterKind, FilterSizing, PriorConfig, WindowConfig, defaults};
 use crate::config::declare::ConfigEnum;
 use crate::config::emit;
 use crate::config::parser::{ConfigParser, Schema};
 use crate::config::stream::EventConfig;
 use crate::config::suggest::excerpt;
 use crate::config::tree::Node;
+use ebb_core::Seen;
+use ebb_sketch::filter::planning::classic_sizing::size_classic;
 use ebb_sketch::filter::structure::timing::max_blocks;
+
+/// Counters of more bits have no posterior: 2^5 - 1 is the largest value that is tabulated.
+const MAX_POSTERIOR_BITS: u64 = 5;
 
 /// Resolves derived defaults and checks the keys of the section against each other.
 pub fn check_dedup(dedup: &mut DedupConfig, node: &Node, parser: &mut ConfigParser) {
@@ -16,6 +21,8 @@ pub fn check_dedup(dedup: &mut DedupConfig, node: &Node, parser: &mut ConfigPars
     check_lateness(dedup, node, parser);
     check_layout(dedup, node, parser);
     check_penalties(dedup, node, parser);
+    check_counters(dedup, node, parser);
+    check_classic(dedup, node, parser);
     check_isolation(dedup, node, parser);
     check_rule_keys(dedup, node, parser);
     check_rule_windows(dedup, node, parser);
@@ -67,7 +74,10 @@ fn check_layout(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
     }
     let inapplicable = [
         ("blocks", dedup.blocks.is_some() && dedup.filter != FilterKind::Timing),
-        ("decrements", dedup.decrements.is_some() && !has_counters(dedup.filter)),
+        ("decrements", dedup.decrements.is_some() && !dedup.filter.has_counters()),
+        ("missed", dedup.missed.is_some() && !dedup.filter.has_counters()),
+        ("importance_mix", dedup.importance_mix.is_some() && !dedup.filter.needs_importance()),
+        ("importance_classes", dedup.importance_classes != ClassesConfig::Numbers && !dedup.filter.needs_importance()),
         ("bits", dedup.bits.is_some() && dedup.filter == FilterKind::Classic),
     ];
     for (key, _) in inapplicable.iter().filter(|(_, is_inapplicable)| *is_inapplicable) {
@@ -76,19 +86,81 @@ fn check_layout(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
     }
 }
 
-/// Whether the filter keeps counters that it decrements at random.
-fn has_counters(filter: FilterKind) -> bool {
-    !matches!(filter, FilterKind::Timing | FilterKind::Classic)
+/// The keys that each penalty depends on.
+fn penalty_keys(dedup: &DedupConfig) -> Vec<String> {
+    let rules = dedup.rules.iter().enumerate().filter(|(_, rule)| rule.penalty.is_some());
+    let rules = rules.map(|(index, _)| format!("rules.{index}.penalty"));
+    rules.chain(dedup.penalty.iter().map(|_| "penalty".to_string())).collect()
 }
 
+/// A penalty needs a posterior, and a posterior a prior.
 fn check_penalties(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
-    let rules = dedup.rules.iter().enumerate().map(|(index, rule)| (format!("rules.{index}.penalty"), &rule.penalty));
-    let penalties = rules.chain([("penalty".to_string(), &dedup.penalty)]);
-    for (key, _) in penalties.filter(|(_, penalty)| has_counters(dedup.filter) && penalty.is_some()) {
-        let filter = dedup.filter.name();
+    let filter = dedup.filter.name();
+    let message = match (dedup.filter, &dedup.prior) {
+        (FilterKind::Classic, PriorConfig::Auto | PriorConfig::AutoFrequency) => {
+            "requires a prior, which filter classic does not learn; add prior: with the share of events that one item has, \
+             or set filter: timing"
+                .to_string()
+        }
+        (kind, _) if kind.has_counters() && dedup.expected_events().is_none() => format!(
+            "requires the number of events within the window for filter {filter}; add rate: (events per second), or set \
+             window to a number of events"
+        ),
+        (kind, _) if kind.has_counters() && dedup.bits.is_some_and(|bits| bits > MAX_POSTERIOR_BITS) => {
+            format!("requires counters of at most {MAX_POSTERIOR_BITS} bits for filter {filter}; set bits: {MAX_POSTERIOR_BITS}")
+        }
+        _ => return,
+    };
+    for key in penalty_keys(dedup) {
+        parser.key_error(node, &key, &["filter", "prior", "rate", "items", "window", "bits"], &message);
+    }
+}
+
+/// Checks between the keys of filters that forget at random.
+fn check_counters(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    if !dedup.filter.has_counters() {
+        return;
+    }
+    let filter = dedup.filter.name();
+    if dedup.seen == Some(Seen::First) {
         let message =
-            format!("requires a posterior, which filter {filter} does not compute; remove it, or set filter: timing");
-        parser.key_error(node, &key, &["filter"], message);
+            format!("first does not apply to filter {filter}, which renews an item with every event; remove it");
+        parser.key_error(node, "seen", &["filter"], message);
+    }
+    if dedup.prior == PriorConfig::AutoFrequency {
+        let message = format!("auto-frequency does not apply to filter {filter}; set auto, or a number");
+        parser.key_error(node, "prior", &["filter"], message);
+    }
+    if dedup.decrements.is_some() && dedup.missed.is_some() {
+        let message = "is determined by missed; remove one of them";
+        parser.key_error(node, "decrements", &["filter", "missed", "error", "memory"], message);
+    }
+    if let Err(error) = dedup.stable_filter() {
+        const DEPENDS_ON: [&str; 14] = [
+            "filter",
+            "window",
+            "memory",
+            "error",
+            "missed",
+            "rate",
+            "items",
+            "bits",
+            "cells",
+            "decrements",
+            "importance_max",
+            "importance_classes",
+            "importance_mix",
+            "seen",
+        ];
+        parser.key_error(node, error.key, &DEPENDS_ON, error.message);
+    }
+}
+
+/// Checks that a classic filter can reach its error.
+fn check_classic(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    let (FilterKind::Classic, FilterSizing::Error { error, items }) = (dedup.filter, dedup.sizing()) else { return };
+    if let Err(error) = size_classic(items, error, dedup.cells.map(|cells| cells as u8)) {
+        parser.key_error(node, "error", &["filter", "memory", "rate", "items", "window", "cells"], error);
     }
 }
 

@@ -1,31 +1,45 @@
 //! Defaults of the dedup view that depend on other keys.
 
 use super::{DedupConfig, FilterKind, FilterSizing, WindowConfig};
+use ebb_core::Seen;
 use ebb_sketch::filter::structure::timing::max_blocks;
 use ebb_sketch::units::{Bytes, DurationMs};
 
 pub(super) const MEMORY: Bytes = Bytes(64 << 20);
 pub(super) const TUNING_ERROR: f64 = 0.01;
-const CELLS: u64 = 4;
+pub(super) const MISSED: f64 = 0.01;
+pub(super) const CELLS: u64 = 4;
+pub(super) const IMPORTANCE_MAX: f64 = 10.0;
 const TIMER_BITS: u64 = 4;
 /// Bits of the counters of `stable` and the importance filters.
 const COUNTER_BITS: u64 = 3;
+pub(super) const MAX_COUNTER: u8 = (1 << COUNTER_BITS) - 1;
 /// The part of a time window that late events may be behind.
 const LATENESS_DIVISOR: u64 = 8;
 
 /// Sets the keys that are absent and whose value follows from other keys.
 pub(super) fn resolve(dedup: &mut DedupConfig) {
+    if dedup.filter.has_counters() && dedup.memory.is_none() && (dedup.error.is_some() || dedup.missed.is_some()) {
+        dedup.error.get_or_insert(TUNING_ERROR);
+        dedup.missed.get_or_insert(MISSED);
+    }
     if dedup.error.is_none() {
         dedup.memory.get_or_insert(MEMORY);
     }
+    dedup.seen.get_or_insert(if dedup.filter.has_counters() { Seen::Last } else { Seen::First });
+    dedup.importance_max = Some(dedup.max_importance());
     match dedup.filter {
         FilterKind::Timing => resolve_timing(dedup),
+        // With an error, the layout is planned.
+        FilterKind::Classic if dedup.error.is_some() => {}
         FilterKind::Classic => {
             dedup.cells.get_or_insert(CELLS);
         }
         FilterKind::Stable | FilterKind::Importance2c | FilterKind::ImportanceMc | FilterKind::ImportanceH => {
-            dedup.bits.get_or_insert(COUNTER_BITS);
-            dedup.cells.get_or_insert(CELLS);
+            if dedup.error.is_none() {
+                dedup.bits.get_or_insert(COUNTER_BITS);
+                dedup.cells.get_or_insert(CELLS);
+            }
         }
     }
 }

@@ -1,21 +1,19 @@
 //! The filters that a dedup view can be built on, behind one interface.
 
-use super::Lookup;
+use super::classic_view::ClassicView;
+use super::stable_view::{StableView, StableViewSpec};
 use crate::shard::ViewError;
 use ebb_sketch::codec::{CodecError, Writer};
 use ebb_sketch::filter::belief::ArrivalShare;
 use ebb_sketch::filter::inference::prior::{ReuseError, ReusePrior, ReuseSpec, ShareEstimate};
-use ebb_sketch::filter::inference::{Answer, Basis, InferentialFilter, PriorSpec, Question, Seen};
+use ebb_sketch::filter::inference::{Answer, Basis, InferentialFilter, PriorSpec, Seen};
 use ebb_sketch::filter::structure::classic::ClassicFilter;
 use ebb_sketch::filter::structure::layout::CellLayout;
-use ebb_sketch::filter::structure::stable::importance::ImportanceScale;
-use ebb_sketch::filter::structure::stable::{StableFilter, StableSpec};
 use ebb_sketch::filter::structure::timing::{ClockSpec, Reading, TimingSpec};
-use ebb_sketch::hash::Fingerprint;
-use ebb_sketch::random::Random;
 
 /// The kind and shape of the filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a plan has one filter")]
 pub enum FilterSpec {
     /// Timing Bloom filter: remembers items for a window, and how long ago they were seen.
     Timing {
@@ -25,12 +23,7 @@ pub enum FilterSpec {
         prior: PriorSpec,
     },
     /// Stable and importance-aware Bloom filters: they forget at random.
-    Stable {
-        /// Memory and rate of forgetting.
-        spec: StableSpec,
-        /// Maps importance to cell values.
-        scale: ImportanceScale,
-    },
+    Stable(StableViewSpec),
     /// Plain Bloom filter: it never forgets.
     Classic {
         /// Memory.
@@ -51,7 +44,15 @@ impl FilterSpec {
     pub(super) fn timing(&self) -> Option<&TimingSpec> {
         match self {
             Self::Timing { spec, .. } => Some(spec),
-            Self::Stable { .. } | Self::Classic { .. } => None,
+            Self::Stable(_) | Self::Classic { .. } => None,
+        }
+    }
+
+    /// The filter that forgets at random, if it is one.
+    pub fn stable(&self) -> Option<&StableViewSpec> {
+        match self {
+            Self::Stable(spec) => Some(spec),
+            Self::Timing { .. } | Self::Classic { .. } => None,
         }
     }
 
@@ -65,10 +66,10 @@ impl FilterSpec {
                     PriorSpec::Learned(_) => 1,
                 });
             }
-            Self::Stable { spec, scale } => {
+            Self::Stable(spec) => {
                 writer.u8(1);
-                spec.encode(writer);
-                scale.encode(writer);
+                spec.filter.encode(writer);
+                spec.scale.write_identity(spec.filter.max_value(), writer);
             }
             Self::Classic { size, hashes, .. } => {
                 writer.u8(2);
@@ -99,14 +100,14 @@ pub(super) fn write_timing(spec: &TimingSpec, writer: &mut Writer) {
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
     Timing(Box<InferentialFilter>),
-    Stable(StableView),
+    Stable(Box<StableView>),
     Classic(ClassicView),
 }
 
 /// Filters without timers know no ages.
-const NO_READING: Reading = Reading { age: None, cells: 0, oldest: 0 };
+pub(super) const NO_READING: Reading = Reading { age: None, cells: 0, oldest: 0 };
 
-fn plain_answer(duplicate: bool) -> Answer {
+pub(super) fn plain_answer(duplicate: bool) -> Answer {
     Answer { duplicate, basis: Basis::Standard, decision: None, belief: None, reading: NO_READING, standard: duplicate }
 }
 
@@ -114,7 +115,7 @@ impl Filter {
     pub(super) fn new(spec: &FilterSpec, seen: Seen) -> Result<Self, ViewError> {
         Ok(match *spec {
             FilterSpec::Timing { spec, prior } => Self::Timing(Box::new(InferentialFilter::new(spec, seen, prior)?)),
-            FilterSpec::Stable { spec, scale } => Self::Stable(StableView { filter: StableFilter::new(spec), scale }),
+            FilterSpec::Stable(spec) => Self::Stable(Box::new(StableView::new(spec)?)),
             FilterSpec::Classic { size, hashes, share } => {
                 Self::Classic(ClassicView { filter: ClassicFilter::new(size, hashes)?, share, seen })
             }
@@ -148,14 +149,8 @@ impl Filter {
     pub(super) fn basis(&self) -> Basis {
         match self {
             Self::Timing(filter) => filter.basis(),
-            Self::Stable(_) => Basis::Standard,
-            Self::Classic(classic) => {
-                if classic.share.is_some() {
-                    Basis::Posterior
-                } else {
-                    Basis::Standard
-                }
-            }
+            Self::Stable(stable) => stable.basis(),
+            Self::Classic(classic) => classic.basis(),
         }
     }
 
@@ -182,7 +177,7 @@ impl Filter {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Timing(filter) => filter.encode(),
-            Self::Stable(stable) => stable.filter.encode(),
+            Self::Stable(stable) => stable.encode(),
             Self::Classic(classic) => classic.filter.encode(),
         }
     }
@@ -193,13 +188,7 @@ impl Filter {
             FilterSpec::Timing { spec, prior } => {
                 Self::Timing(Box::new(InferentialFilter::decode(spec, seen, prior, bytes)?))
             }
-            FilterSpec::Stable { spec, scale } => {
-                let filter = StableFilter::decode(bytes)?;
-                if *filter.spec() != spec {
-                    return Err(CodecError::invalid("stable filter", "its shape differs from the configured one"));
-                }
-                Self::Stable(StableView { filter, scale })
-            }
+            FilterSpec::Stable(spec) => Self::Stable(Box::new(StableView::decode(spec, bytes)?)),
             FilterSpec::Classic { size, hashes, share } => {
                 let filter = ClassicFilter::decode(bytes)?;
                 if (filter.hasher().layout(), filter.hasher().hashes()) != (size, hashes) {
@@ -208,55 +197,5 @@ impl Filter {
                 Self::Classic(ClassicView { filter, share, seen })
             }
         })
-    }
-}
-
-/// A stable or importance-aware filter: every observation renews the item's cells.
-#[derive(Debug, Clone)]
-pub(super) struct StableView {
-    filter: StableFilter,
-    scale: ImportanceScale,
-}
-
-impl StableView {
-    pub(super) fn observe(&mut self, lookup: &Lookup<'_>, draws: &mut Random) -> Answer {
-        let value = lookup.importance.map_or(self.filter.spec().max_value(), |importance| self.scale.value(importance));
-        plain_answer(self.filter.observe(lookup.item, value, draws))
-    }
-
-    pub(super) fn ask(&self, item: Fingerprint) -> Answer {
-        plain_answer(self.filter.contains(item))
-    }
-}
-
-/// A plain Bloom filter, with posteriors where a share is known.
-#[derive(Debug, Clone)]
-pub(super) struct ClassicView {
-    filter: ClassicFilter,
-    share: Option<ArrivalShare>,
-    seen: Seen,
-}
-
-impl ClassicView {
-    pub(super) fn observe(&mut self, question: &Question) -> Answer {
-        let answer = self.ask(question);
-        if self.seen == Seen::Last || !answer.duplicate {
-            self.filter.insert(question.item);
-        }
-        answer
-    }
-
-    pub(super) fn ask(&self, question: &Question) -> Answer {
-        match (question.penalties, question.share.or(self.share)) {
-            (Some(penalties), Some(share)) => {
-                let belief = self.filter.belief(question.item, share);
-                let decision = penalties.decide(&belief);
-                let basis = Basis::Posterior;
-                let (duplicate, decision, belief) = (decision.duplicate, Some(decision), Some(belief));
-                let standard = self.filter.contains(question.item);
-                Answer { duplicate, basis, decision, belief, reading: NO_READING, standard }
-            }
-            _ => plain_answer(self.filter.contains(question.item)),
-        }
     }
 }

@@ -5,19 +5,24 @@
 //! others.
 
 mod age;
+mod classic_view;
 mod filter;
+mod forgetting;
 mod isolation;
 mod lookup;
 mod penalty;
 mod prior;
 mod spec;
+mod stable_view;
 
 pub use filter::FilterSpec;
+pub use forgetting::{ClassForgetting, Forgetting};
 pub use isolation::IsolationSpec;
 pub(crate) use lookup::Lookup;
 pub use penalty::{Cost, KeyRule, KeyRules, PenaltySpec};
 pub use prior::{PriorStrata, ShareSource};
 pub use spec::DedupSpec;
+pub use stable_view::{ClassScale, StableViewSpec};
 
 use super::question::{AgeExplanation, Answer, AnswerDetails, ExpectedAge, QuestionError};
 use super::shard::ViewError;
@@ -26,6 +31,7 @@ use age::{age_range, is_late};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::filter::inference::prior::ShareEstimate;
 use ebb_sketch::filter::inference::{self, Basis, Seen};
+use ebb_sketch::filter::stable_posterior::classes::ClassCounts;
 use ebb_sketch::filter::structure::timing::{AgeUnit, ClockSpec, Reading, TimingFilter};
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::Random;
@@ -64,7 +70,7 @@ impl Dedup {
         let answer = match (&mut self.isolation, lookup.key, &mut self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.observe(key, &question, shared),
             (_, _, Filter::Timing(filter)) => filter.observe(&question),
-            (_, _, Filter::Stable(filter)) => Some(filter.observe(lookup, draws)),
+            (_, _, Filter::Stable(filter)) => Some(filter.observe(lookup, &question, draws)),
             (_, _, Filter::Classic(filter)) => Some(filter.observe(&question)),
         };
         Ok(match previous.or(answer) {
@@ -85,7 +91,7 @@ impl Dedup {
         match (&self.isolation, lookup.key, &self.filter) {
             (Some(isolation), Some(key), Filter::Timing(shared)) => isolation.ask(key, question, shared),
             (_, _, Filter::Timing(filter)) => filter.ask(question),
-            (_, _, Filter::Stable(filter)) => filter.ask(question.item),
+            (_, _, Filter::Stable(filter)) => filter.ask(lookup, question),
             (_, _, Filter::Classic(filter)) => filter.ask(question),
         }
     }
@@ -235,6 +241,22 @@ impl Dedup {
 
     pub(super) fn repeats(&self) -> Option<ShareEstimate> {
         self.filter.repeats()
+    }
+
+    /// The events by importance class, where the filter has classes.
+    pub(super) fn classes(&self) -> Option<&ClassCounts> {
+        match &self.filter {
+            Filter::Stable(stable) => stable.classes(),
+            Filter::Timing(_) | Filter::Classic(_) => None,
+        }
+    }
+
+    /// The class of an importance, where the filter has classes.
+    pub(super) fn importance_class(&self, importance: f64) -> Option<u8> {
+        match &self.filter {
+            Filter::Stable(stable) => stable.classes().map(|_| stable.raised_value(importance)),
+            Filter::Timing(_) | Filter::Classic(_) => None,
+        }
     }
 
     pub(super) fn isolated_keys(&self) -> usize {

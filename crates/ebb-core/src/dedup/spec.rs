@@ -5,7 +5,7 @@ use super::isolation::IsolationSpec;
 use super::penalty::{KeyRule, KeyRules, PenaltySpec};
 use super::prior::{PriorStrata, ShareSource};
 use crate::key_rotation::Retention;
-use crate::question::{QuestionError, Span};
+use crate::question::{Question, QuestionError, Span};
 use crate::verdict::Reason;
 use ebb_sketch::codec::Writer;
 use ebb_sketch::filter::inference::Seen;
@@ -56,6 +56,24 @@ impl DedupSpec {
         })
     }
 
+    /// The sighting from which an item's age counts. Filters that forget at random renew an item with every event.
+    pub fn renewal(&self) -> Seen {
+        match self.filter {
+            FilterSpec::Stable(_) => Seen::Last,
+            FilterSpec::Timing { .. } | FilterSpec::Classic { .. } => self.seen,
+        }
+    }
+
+    /// Refuses penalties of a question that the filter cannot weigh.
+    pub(crate) fn check_penalties(&self, question: &Question) -> Result<(), QuestionError> {
+        let has_prior = match &self.filter {
+            FilterSpec::Timing { .. } => true,
+            FilterSpec::Stable(spec) => spec.prior.is_some(),
+            FilterSpec::Classic { share, .. } => share.is_some() || question.share.is_some(),
+        };
+        if question.penalties.is_some() && !has_prior { Err(QuestionError::NoPosterior) } else { Ok(()) }
+    }
+
     /// How long after it was recorded an item may still be found.
     pub(crate) fn retention(&self) -> Retention {
         match &self.filter {
@@ -65,7 +83,7 @@ impl DedupSpec {
                 }
                 ClockSpec::Count { window, block } => Retention::Events(window.saturating_add(block)),
             },
-            FilterSpec::Stable { spec, .. } => Retention::Events(stable_retention(spec)),
+            FilterSpec::Stable(spec) => Retention::Events(stable_retention(&spec.filter)),
             FilterSpec::Classic { .. } => Retention::Forever,
         }
     }
@@ -131,9 +149,10 @@ impl DedupSpec {
     /// Writes what state depends on: shapes and modes, but not penalties.
     pub(crate) fn write_identity(&self, writer: &mut Writer) {
         self.filter.write_identity(writer);
-        writer.u8(match self.seen {
-            Seen::First => 0,
-            Seen::Last => 1,
+        writer.u8(match (&self.filter, self.seen) {
+            // Every event renews an item, whatever is configured.
+            (FilterSpec::Stable(_), _) | (_, Seen::First) => 0,
+            (_, Seen::Last) => 1,
         });
         match &self.isolation {
             None => writer.u8(0),

@@ -12,7 +12,7 @@ mod visitors;
 use ebb_sketch::hash::{Domain, Fingerprint, HashKey, HashKeys, KeyDigest};
 
 use super::event::{Event, Numbers, PreviousKey};
-use super::event_spec::{EventSpec, EventSpecError, Path, PayloadLimits};
+use super::event_spec::{EventSpec, EventSpecError, ImportanceClasses, Path, PayloadLimits};
 use super::verdict::Reason;
 use fields::{Fields, Scalar};
 use scan::{FieldUse, Layout};
@@ -96,6 +96,7 @@ impl Reader {
         let item = all(&spec.item, FieldUse::Text)?;
         let labels = all(&spec.labels, FieldUse::Text)?;
         let numbers = all(&spec.numbers, FieldUse::Number)?;
+        let importance_use = if spec.importance_classes.is_some() { FieldUse::Text } else { FieldUse::Number };
         let mut one = |path: Option<&Path>, field_use| path.map(|path| layout.add(path, field_use)).transpose();
         let slots = EventSlots {
             item,
@@ -104,7 +105,7 @@ impl Reader {
             id: one(spec.id.as_ref(), FieldUse::Text)?,
             value: one(spec.value.as_ref(), FieldUse::Number)?,
             weight: one(spec.weight.as_ref(), FieldUse::Number)?,
-            importance: one(spec.importance.as_ref(), FieldUse::Number)?,
+            importance: one(spec.importance.as_ref(), importance_use)?,
             numbers,
             labels,
         };
@@ -220,7 +221,14 @@ impl Reader {
             item,
             key: key.map(|scalar| hash(&self.key, Domain::Key, scalar)).transpose()?,
             time_ms,
-            importance: number(slots.importance)?,
+            importance: match &self.spec.importance_classes {
+                None => number(slots.importance)?,
+                Some(classes) => slots
+                    .importance
+                    .and_then(|slot| fields.get(slot))
+                    .map(|scalar| class_importance(classes, scalar))
+                    .transpose()?,
+            },
             numbers: slots.numbers.iter().map(|slot| number(Some(*slot))).collect::<Result<_, _>>()?,
             previous_key,
             route,
@@ -235,6 +243,11 @@ impl Reader {
         }
         Ok(hasher.finish())
     }
+}
+
+/// The importance of the class that a field names. An unknown class is rejected unless all other classes have an importance.
+fn class_importance(classes: &ImportanceClasses, scalar: &Scalar<'_>) -> Result<f64, Reason> {
+    classes.importance(&scalar.text()?).ok_or(Reason::Schema)
 }
 
 fn hash(key: &HashKey, domain: Domain, scalar: &Scalar<'_>) -> Result<Fingerprint, Reason> {

@@ -29,6 +29,7 @@ impl Shard {
 
     fn lookup<'a>(&self, question: &'a Question) -> Result<Lookup<'a>, QuestionError> {
         let window = self.plan.dedup.requested_window(question.window)?;
+        self.plan.dedup.check_penalties(question)?;
         let subject = &question.subject;
         let time_ms = subject.time_ms.or(self.clock_ms).unwrap_or(i64::MIN);
         let previous_key = self.previous_key_in_use(subject.previous_key);

@@ -6,6 +6,7 @@ use crate::offset::AsOf;
 use crate::verdict::VerdictCounts;
 use ebb_sketch::filter::inference::Basis;
 use ebb_sketch::filter::inference::prior::ShareEstimate;
+use ebb_sketch::filter::stable_posterior::classes::ClassCounts;
 use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 
 /// Figures of a shard for status pages and metrics.
@@ -26,6 +27,8 @@ pub struct ShardStatus {
     pub repeats: Option<ShareEstimate>,
     /// The largest recent difference between stated probabilities and observed frequencies, where it is measured.
     pub calibration_error: Option<f64>,
+    /// Events by importance class, where the filter has classes; see [`crate::StableViewSpec::forgetting`].
+    pub classes: Option<ClassCounts>,
     /// Number of keys with a filter of their own.
     pub isolated_keys: usize,
     /// Whether state recorded under the previous hash key is still remembered.
@@ -39,6 +42,11 @@ pub struct ShardStatus {
 }
 
 impl Shard {
+    /// The class of an importance, where the dedup filter has classes.
+    pub fn importance_class(&self, importance: f64) -> Option<u8> {
+        self.dedup.importance_class(importance)
+    }
+
     /// Figures of the shard and its views.
     pub fn status(&self) -> ShardStatus {
         let aggregates: Vec<AggregateStatus> =
@@ -51,6 +59,7 @@ impl Shard {
             basis: self.dedup.basis(),
             repeats: self.dedup.repeats(),
             calibration_error: self.dedup.calibration_error(),
+            classes: self.dedup.classes().cloned(),
             isolated_keys: self.dedup.isolated_keys(),
             needs_previous_key: self.rotation.is_some(),
             exhausted_counts: self.frequency.as_ref().map_or(0, FrequencyFilter::lost_increments),

@@ -18,7 +18,10 @@
 //!   calibration, penalties.
 //! - [`planning`]: from a workload and a budget to parameters, and the errors to expect before anything runs.
 //!
-//! Dependencies point one way: planning → inference → structure. [`belief`] and [`parameter`] are shared by all three.
+//! - [`stable_posterior`]: the same inference for stable filters, whose likelihood comes from their limiting law.
+//!
+//! Dependencies point one way: stable posterior → planning → inference → structure. [`belief`] and [`parameter`] are shared
+//! by all.
 //!
 //! Every structure encodes to the sealed blocks of [`crate::codec`]: the same calls give the same bytes, and a decoded
 //! filter continues exactly like the one that was encoded.
@@ -28,4 +31,5 @@ pub mod belief;
 pub mod inference;
 pub mod parameter;
 pub mod planning;
+pub mod stable_posterior;
 pub mod structure;

@@ -123,6 +123,9 @@ pub struct Forecast {
     readings: Vec<ReadingProbability>,
     /// Fraction of events that repeat an item of the window.
     pub repeats: f64,
+    /// Fraction of events whose item the filter did not accept within the window. False duplicates, which are not accepted,
+    /// make it larger than the fraction of first sightings.
+    pub unaccepted: f64,
     /// Fraction of live cells in the steady state.
     pub fill: f64,
 }
@@ -132,8 +135,15 @@ impl Forecast {
     pub fn new(spec: &TimingSpec, traffic: &TrafficModel, seen: Seen) -> Self {
         let model = ForecastModel::new(spec, traffic, seen);
         let phases = (0..PHASES).map(|phase| (f64::from(phase) + 0.5) / f64::from(PHASES) * model.block);
+        let unaccepted = phases.clone().map(|phase| model.unaccepted(phase)).sum::<f64>() / f64::from(PHASES);
         let readings = phases.flat_map(|phase| model.readings(phase)).collect();
-        Self { readings, repeats: traffic.repeats(seen), fill: model.fill() }
+        Self { readings, repeats: traffic.repeats(seen), unaccepted, fill: model.fill() }
+    }
+
+    /// The probability that the filter's own answer calls an item a duplicate that it did not accept within the window.
+    pub fn false_duplicate_rate(&self) -> f64 {
+        let outside: f64 = self.readings.iter().map(|reading| reading.outside).sum();
+        (outside / f64::from(PHASES) / self.unaccepted.max(f64::MIN_POSITIVE)).min(1.0)
     }
 
     /// The filter's own answer, which misses nothing.
@@ -210,9 +220,18 @@ impl<'a> ForecastModel<'a> {
             let end = phase + f64::from(age) * self.block;
             ((end - self.block).max(0.0), end)
         });
-        // An item is a duplicate until its whole block has left the window.
-        let quiet = phase + libm::ceil((self.window - phase).max(0.0) / self.block) * self.block;
+        let quiet = self.quiet(phase);
         blocks.take_while(|(from, _)| *from < self.window).map(move |(from, end)| self.reading(from, end, quiet))
+    }
+
+    /// An item is a duplicate until its whole block has left the window.
+    fn quiet(&self, phase: f64) -> f64 {
+        phase + libm::ceil((self.window - phase).max(0.0) / self.block) * self.block
+    }
+
+    /// The probability that an item was not inserted within the window.
+    fn unaccepted(&self, phase: f64) -> f64 {
+        self.ages(self.window, f64::INFINITY, self.quiet(phase))
     }
 
     /// An item of this block has this reading unless other items overwrote all its cells later. An older item has it if other
@@ -291,6 +310,26 @@ mod tests {
             };
             assert!(nearest.is_ok(), "{arrivals} {distinct}");
         }
+    }
+
+    #[test]
+    fn no_probability_exceeds_one_however_small_the_filter_is() {
+        let mut exceeds_first_sightings = false;
+        for (memory, distinct) in [(1_000, 0.3), (2_000, 0.05), (10_000, 0.9), (100_000, 0.999), (100_000, 1.0)] {
+            let spec = TimingSpec::count(100_000, memory).unwrap();
+            for seen in [Seen::First, Seen::Last] {
+                let forecast = Forecast::new(&spec, &TrafficModel::new(100_000.0, distinct).unwrap(), seen);
+                let standard = forecast.standard(&Penalties::new(1.0, 1.0).unwrap());
+                assert!(
+                    standard.false_duplicates <= forecast.unaccepted * (1.0 + 1e-12),
+                    "{memory} {distinct} {seen:?}"
+                );
+                exceeds_first_sightings |= standard.false_duplicates > 1.0 - forecast.repeats;
+                let shares = [forecast.false_duplicate_rate(), forecast.fill, forecast.repeats, forecast.unaccepted];
+                assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{memory} {distinct}: {shares:?}");
+            }
+        }
+        assert!(exceeds_first_sightings, "relative to first sightings the share would exceed 1");
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! assert!((stationary.zero_share() - 0.1798).abs() < 1e-4);
 //! ```
 
+use super::cell_chain::CellChain;
 use crate::filter::parameter::{ParameterError, check_range};
 use crate::filter::structure::stable::StableSpec;
 use crate::filter::structure::stable::importance::ImportanceRule;
@@ -44,8 +45,13 @@ impl ValueShares {
         Self(vec![1.0 / f64::from(max_value.max(1)); usize::from(max_value.max(1))])
     }
 
+    /// The frequencies of the values 1..=M.
+    pub fn shares(&self) -> &[f64] {
+        &self.0
+    }
+
     /// The frequencies of the values to which a rule raises cells.
-    fn under(&self, rule: ImportanceRule, max_value: u8) -> Self {
+    pub fn under(&self, rule: ImportanceRule, max_value: u8) -> Self {
         let mut raised = vec![0.0; usize::from(max_value)];
         for (value, share) in (1..=u8::MAX).zip(&self.0) {
             raised[usize::from(rule.raised_value(value, max_value)) - 1] += share;
@@ -54,7 +60,7 @@ impl ValueShares {
     }
 
     /// S_j, the fraction of values of at least j, for j = 0..=M.
-    fn at_least(&self) -> Vec<f64> {
+    pub(super) fn at_least(&self) -> Vec<f64> {
         let mut sums = vec![0.0; self.0.len() + 1];
         for (index, share) in self.0.iter().enumerate().rev() {
             sums[index] = sums.get(index + 1).copied().unwrap_or(0.0) + share;
@@ -80,9 +86,8 @@ pub struct StationaryDistribution {
     /// V_0..V_M: the fraction of cells of each value.
     shares: Vec<f64>,
     raised: ValueShares,
-    /// Probability that an observation maps to a given cell.
-    touch: f64,
-    /// For each value, the probability that an observation decrements a given cell of that value.
+    spec: StableSpec,
+    /// For each value from 1, the probability that an observation decrements a given cell of that value.
     decrement: Vec<f64>,
     hashes: f64,
 }
@@ -106,13 +111,8 @@ impl StationaryDistribution {
             let hit = touch * at_least[value];
             hit / (decrement[value - 1] * (1.0 - hit))
         };
-        Some(Self {
-            shares: balance(spec.max_value(), odds),
-            raised,
-            touch,
-            decrement,
-            hashes: f64::from(spec.hasher().hashes()),
-        })
+        let shares = balance(spec.max_value(), odds);
+        Some(Self { shares, raised, spec: *spec, decrement, hashes: f64::from(spec.hasher().hashes()) })
     }
 
     /// The paper's printed formula, with one p' = p (1 − k) for every value; for comparison only.
@@ -142,8 +142,14 @@ impl StationaryDistribution {
         }
         let kappa = bisect(0.0, high, |kappa| surplus(kappa) > 0.0);
         let one_step = hashes / (spec.hasher().cells() as f64 * kappa);
-        let decrement = (1..=usize::from(spec.max_value())).map(|value| (one_step / value as f64).min(1.0)).collect();
-        Some(Self { shares: shares_at(kappa), raised, touch: spec.hasher().touch_probability(), decrement, hashes })
+        let decrement: Vec<f64> =
+            (1..=usize::from(spec.max_value())).map(|value| (one_step / value as f64).min(1.0)).collect();
+        Some(Self { shares: shares_at(kappa), raised, spec: *spec, decrement, hashes })
+    }
+
+    /// The chain of one cell. It is not needed for the stationary distribution itself, and costs more.
+    fn chain(&self) -> CellChain {
+        CellChain::new(&self.spec, &self.decrement)
     }
 
     /// V_0..V_M: the fraction of cells of each value.
@@ -166,15 +172,50 @@ impl StationaryDistribution {
     /// after gap − 1 other items.
     pub fn miss_probability(&self, value: u8, gap: u64, start: InitialCell) -> f64 {
         let value = usize::from(value).clamp(1, self.shares.len() - 1);
-        let mut cell = vec![0.0; self.shares.len()];
-        match start {
-            InitialCell::Fresh => cell[value] = 1.0,
-            InitialCell::Stationary => {
-                self.shares.iter().enumerate().for_each(|(at, share)| cell[at.max(value)] += share)
-            }
-        }
-        let zero = self.after(cell, gap.saturating_sub(1))[0];
+        let cell = match start {
+            InitialCell::Fresh => (0..self.shares.len()).map(|at| if at == value { 1.0 } else { 0.0 }).collect(),
+            InitialCell::Stationary => self.observed(&self.shares, value),
+        };
+        let zero = self.chain().after(cell, gap.saturating_sub(1), &self.raised)[0];
         -libm::expm1(self.hashes * libm::log1p(-zero))
+    }
+
+    /// An upper bound of [`StationaryDistribution::miss_probability`] for any share of repeats in the stream: no other item
+    /// helps by raising the same cells.
+    pub fn miss_bound(&self, value: u8, gap: u64) -> f64 {
+        let mut cell = vec![0.0; self.shares.len()];
+        cell[usize::from(value).clamp(1, self.shares.len() - 1)] = 1.0;
+        let zero = self.chain().after_decrements(cell, gap.saturating_sub(1))[0];
+        -libm::expm1(self.hashes * libm::log1p(-zero.min(1.0)))
+    }
+
+    /// For each value from 1, the age in arrivals at which an item is forgotten with probability one half; `None` if other
+    /// items keep it found for ever.
+    pub fn half_forgotten(&self) -> Vec<Option<u64>> {
+        let emptied = -libm::expm1(libm::log(0.5) / self.hashes);
+        let cells = (1..self.shares.len()).map(|value| self.observed(&self.shares, value)).collect();
+        let steps = self.chain().steps_until(cells, &self.raised, |cell| cell[0] >= emptied);
+        steps.into_iter().map(|steps| steps.map(|steps| steps + 1)).collect()
+    }
+
+    /// A cell right after an observation of `value`, if all cells are distributed as `shares`.
+    fn observed(&self, shares: &[f64], value: usize) -> Vec<f64> {
+        let mut cell = vec![0.0; self.shares.len()];
+        shares.iter().enumerate().for_each(|(at, share)| cell[at.max(value)] += share);
+        cell
+    }
+
+    /// The value to which the most important arrivals raise their cells.
+    pub fn top_value(&self) -> u8 {
+        let top = self.raised.0.iter().rposition(|share| *share > 0.0).unwrap_or(0);
+        (top + 1) as u8
+    }
+
+    /// The distribution of the cells of items that were seen `ages` arrivals ago (ascending), for each age and each value
+    /// from 1. `shares` is the distribution of all cells, which before the steady state is not the stationary one.
+    pub fn aged(&self, shares: &[f64], ages: &[u64]) -> Vec<Vec<Vec<f64>>> {
+        let cells = (1..self.shares.len()).map(|value| self.observed(shares, value)).collect();
+        self.chain().after_each(cells, ages, &self.raised)
     }
 
     /// The same for each value, as (value, fraction of arrivals, miss probability).
@@ -189,45 +230,6 @@ impl StationaryDistribution {
     pub fn missed_overall(&self, gap: u64) -> f64 {
         self.missed_by_class(gap).iter().map(|(_, share, missed)| share * missed).sum()
     }
-
-    /// The transition matrix of a cell for one observation of another item: decrement, then raise.
-    fn transitions(&self) -> Vec<Vec<f64>> {
-        let values = self.shares.len();
-        let mut transitions = vec![vec![0.0; values]; values];
-        for (from, row) in transitions.iter_mut().enumerate() {
-            let decrement = if from == 0 { 0.0 } else { self.decrement[from - 1] };
-            for (value, probability) in [(from, 1.0 - decrement), (from.saturating_sub(1), decrement)] {
-                row[value] += probability * (1.0 - self.touch);
-                for (index, share) in self.raised.0.iter().enumerate() {
-                    row[value.max(index + 1)] += probability * self.touch * share;
-                }
-            }
-        }
-        transitions
-    }
-
-    /// `cell` after `steps` observations, by repeated squaring. Sums of non-negative products do not cancel.
-    fn after(&self, mut cell: Vec<f64>, mut steps: u64) -> Vec<f64> {
-        let mut power = self.transitions();
-        while steps > 0 {
-            if steps & 1 == 1 {
-                cell = through(&cell, &power);
-            }
-            steps >>= 1;
-            if steps > 0 {
-                power = power.iter().map(|row| through(row, &power)).collect();
-            }
-        }
-        cell
-    }
-}
-
-fn through(row: &[f64], transitions: &[Vec<f64>]) -> Vec<f64> {
-    let mut out = vec![0.0; row.len()];
-    for (weight, next) in row.iter().zip(transitions).filter(|(weight, _)| **weight > 0.0) {
-        out.iter_mut().zip(next).for_each(|(sum, probability)| *sum += weight * probability);
-    }
-    out
 }
 
 /// T_{M+1} = 1, T_j = T_{j+1} / (1 + odds_j), V_j = T_{j+1} − T_j = T_j · odds_j, V_0 = T_1.
@@ -312,6 +314,20 @@ mod tests {
         assert!(ValueShares::new(&[f64::MAX, f64::MAX]).is_err());
     }
 
+    #[test]
+    fn half_of_the_items_are_forgotten_at_the_half_forgotten_age() {
+        for layout in [CellLayout::Spread(16_384), CellLayout::Lines(128)] {
+            let spec = StableSpec::new(layout, 5, 60, 7, ImportanceRule::MultiClass).unwrap();
+            let law = StationaryDistribution::new(&spec, &ValueShares::uniform(7)).unwrap();
+            for (value, age) in (1..).zip(law.half_forgotten()) {
+                let age = age.unwrap();
+                let missed = |gap| law.miss_probability(value, gap, InitialCell::Stationary);
+                assert!(missed(age) >= 0.5 && missed(age - 1) < 0.5, "{layout:?} {value}: {age}");
+                assert!(law.miss_bound(value, age) >= missed(age), "{layout:?} {value}: the bound is below the rate");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn one_more_step_does_not_change_the_distribution(
@@ -320,7 +336,7 @@ mod tests {
             let rule = [ImportanceRule::Stable, ImportanceRule::TwoClass { low: 3 }, ImportanceRule::MultiClass, ImportanceRule::Harmonic][which];
             let stationary = StationaryDistribution::new(&spec(100, decrements, rule), &ValueShares::new(&weights).unwrap()).unwrap();
             prop_assert!((stationary.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-            let next = through(&stationary.shares, &stationary.transitions());
+            let next = stationary.chain().after(stationary.shares.clone(), 1, &stationary.raised);
             prop_assert!(next.iter().zip(&stationary.shares).all(|(a, b)| (a - b).abs() < 1e-12), "{:?} {:?}", next, stationary.shares);
         }
 
@@ -331,8 +347,8 @@ mod tests {
             let stationary = StationaryDistribution::new(&spec(200, 12, ImportanceRule::MultiClass), &ValueShares::new(&weights).unwrap()).unwrap();
             let mut cell = vec![0.0; 8];
             cell[usize::from(value)] = 1.0;
-            let squared = stationary.after(cell.clone(), gap);
-            (0..gap).for_each(|_| cell = through(&cell, &stationary.transitions()));
+            let squared = stationary.chain().after(cell.clone(), gap, &stationary.raised);
+            (0..gap).for_each(|_| cell = stationary.chain().after(cell.clone(), 1, &stationary.raised));
             prop_assert!(squared.iter().zip(&cell).all(|(a, b)| (a - b).abs() <= 1e-12 * b));
             // This does not hold for a fresh cell: other items may raise it again after it nearly reached zero.
             let missed = |gap| stationary.miss_probability(value, gap, InitialCell::Stationary);

@@ -8,20 +8,44 @@
 
 pub mod buckets;
 pub mod importance;
+pub mod percentiles;
 mod spec;
 
-pub use spec::{MAX_DECREMENTS, StableSpec};
+pub use spec::{DECREMENTS_PER_LINE, MAX_DECREMENTS, StableSpec};
+
+use std::num::NonZeroU64;
 
 use self::buckets::ValueBuckets;
 use self::importance::ImportanceRule;
 use super::cells::CellMemory;
-use super::layout::CellList;
+use super::layout::{CellList, MAX_HASHES};
 use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::hash::Fingerprint;
 use crate::random::Random;
 
 const KIND: Kind = *b"fade";
 const VERSION: u16 = 1;
+
+/// The values of one item's cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellReading {
+    values: [u8; MAX_HASHES as usize],
+    len: u8,
+}
+
+impl CellReading {
+    /// The values, in the order in which the fingerprint selects the cells.
+    #[inline]
+    pub fn values(&self) -> &[u8] {
+        &self.values[..usize::from(self.len)]
+    }
+
+    /// The filter's own answer: a duplicate has no zero cell.
+    #[inline]
+    pub fn is_duplicate(&self) -> bool {
+        self.values().iter().all(|value| *value != 0)
+    }
+}
 
 /// A Bloom filter of counters that forgets at random.
 ///
@@ -79,6 +103,47 @@ impl StableFilter {
         }
         self.raise(&own, self.spec.rule().raised_value(value, self.spec.max_value()));
         duplicate
+    }
+
+    /// The values of the item's cells, each cell once.
+    #[inline]
+    pub fn read(&self, item: Fingerprint) -> CellReading {
+        let own = self.spec.hasher().cells_of(item).distinct();
+        let mut reading = CellReading { values: [0; MAX_HASHES as usize], len: own.as_slice().len() as u8 };
+        for (value, cell) in reading.values.iter_mut().zip(own.as_slice()) {
+            *value = self.value(*cell);
+        }
+        reading
+    }
+
+    /// Adds the other cells of the item's line to `counts`, by value, and returns their number; 0 in a spread layout. Values
+    /// beyond the end of `counts` are not counted.
+    pub fn count_line(&self, item: Fingerprint, counts: &mut [u16]) -> u16 {
+        let Some(line) = self.spec.hasher().line_of(item) else { return 0 };
+        let own = self.spec.hasher().cells_of(item).distinct();
+        let mut others = 0;
+        for cell in line {
+            if let Some(count) = counts.get_mut(usize::from(self.value(cell))) {
+                *count += 1;
+                others += 1;
+            }
+        }
+        for cell in own.as_slice() {
+            if let Some(count) = counts.get_mut(usize::from(self.value(*cell))) {
+                *count -= 1;
+                others -= 1;
+            }
+        }
+        others
+    }
+
+    /// How many of at most `sample` evenly spaced cells hold each value 0..=M.
+    pub fn count_values(&self, sample: NonZeroU64) -> Vec<u64> {
+        let cells = self.spec.hasher().cells();
+        let step = (cells / sample).max(1);
+        let mut counts = vec![0; usize::from(self.spec.max_value()) + 1];
+        (0..cells.min(sample.get())).for_each(|index| counts[usize::from(self.value(index * step))] += 1);
+        counts
     }
 
     /// The value of a cell.

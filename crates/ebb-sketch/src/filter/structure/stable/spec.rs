@@ -12,7 +12,7 @@ use crate::random::Random;
 pub const MAX_DECREMENTS: u32 = 4096;
 
 /// In lines, decrements come in groups of at most this many per line: few beside the 64 cells of the widest kind.
-const DECREMENTS_PER_LINE: u32 = 16;
+pub const DECREMENTS_PER_LINE: u32 = 16;
 
 /// The source of the trial that decides whether a thinned decrement is carried out.
 pub(super) enum TrialSource<'a> {
