@@ -122,7 +122,7 @@ impl StreamConfig {
         let rules = self.dedup.rules.iter().filter_map(|rule| rule.prior.as_ref());
         let priors = rules.chain([&self.dedup.prior]).filter_map(|prior| match prior {
             PriorConfig::Field(path) => Some(path),
-            PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Constant(_) => None,
+            PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Constant(_) | PriorConfig::Classes(_) => None,
         });
         let aggregates = self.aggregates.values().flat_map(|aggregate| match &aggregate.of {
             MeasureConfig::Field(path) => [Some(path), aggregate.top.as_ref()],

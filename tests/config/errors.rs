@@ -75,10 +75,7 @@ fn conflicts_in_key_rules_and_kafka_streams_are_reported() {
     for (rules, expected) in [
         ("{keys: [], window: 1m}", "rules.0.keys (line 4): is empty; list at least one key"),
         ("{keys: [a]}", "rules.0 (line 4): has no effect; set a window, a penalty or a prior"),
-        (
-            "{keys: [a], prior: auto}",
-            "rules.0.prior (line 4): is learned for all keys together; set a number or a field",
-        ),
+        ("{keys: [a], prior: auto}", "rules.0.prior (line 4): must be a number or a field; learned priors"),
         (
             "{keys: [a], prior: 2}",
             "rules.0.prior (line 4): \"2\" is not a valid prior; expected auto, auto-frequency, a number",
@@ -140,5 +137,25 @@ fn non_loopback_address_requires_tokens_or_explicit_anonymous_access() {
     for near in ["listen: '127.0.0.1:80'", "listen: '127.9.9.9:80'", "listen: '[::1]:80'", "admin_listen: '0.0.0.0:81'"]
     {
         assert_eq!(http(near), Ok(()), "{near}");
+    }
+}
+
+#[test]
+fn priors_by_class_require_the_table_of_classes() {
+    let stream = "streams:\n  s:\n    event: {item: ip, importance: tier}\n    dedup: {DEDUP}\n";
+    for (dedup, expected) in [
+        ("prior: {gold: 0.001}", "dedup.prior (line 4): by class requires a table of classes"),
+        ("prior: {gold: 2}, importance_classes: {gold: 3}", "dedup.prior.gold (line 4)"),
+        (
+            "prior: {tin: 0.1}, importance_classes: {gold: 3}",
+            "dedup.prior (line 4): \"tin\" is not one of importance_classes",
+        ),
+        (
+            "prior: {gold: 0.1, silver: 0.2}, importance_classes: {gold: 3, silver: 3}",
+            "dedup.prior (line 4): differs for \"gold\" and \"silver\", which have the same importance",
+        ),
+    ] {
+        let message = error(&stream.replace("DEDUP", dedup));
+        assert!(message.contains(expected), "{dedup}: {message}");
     }
 }

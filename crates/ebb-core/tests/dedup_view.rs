@@ -165,6 +165,20 @@ fn the_prior_of_an_event_field_decides_and_an_invalid_one_is_rejected() {
 }
 
 #[test]
+fn the_prior_of_an_importance_class_applies_to_its_events() {
+    let penalty = PenaltySpec { false_duplicate: Cost::Constant(1.0), missed_duplicate: Cost::Constant(1.0) };
+    let share = Some(ShareSource::Classes([(3.0, ArrivalShare::new(0.01).unwrap())].into()));
+    let mut shard = shard(DedupSpec { penalty: Some(penalty), share, ..learning(1 << 16) });
+    let basis = |shard: &mut Shard, tier: u8, offset| {
+        let payload = format!(r#"{{"key":"a","id":1,"t":1000,"cost":0,"tier":{tier}}}"#);
+        let outcome = shard.apply(Record { offset, timestamp_ms: 1_000, payload: payload.as_bytes() });
+        outcome.answer.unwrap().basis
+    };
+    assert_eq!(basis(&mut shard, 3, 0), Basis::Posterior);
+    assert_eq!(basis(&mut shard, 2, 1), Basis::Learning, "another class uses what the filter learns");
+}
+
+#[test]
 fn a_key_rule_sets_the_prior_of_its_keys() {
     let penalty = PenaltySpec { false_duplicate: Cost::Constant(1.0), missed_duplicate: Cost::Constant(1.0) };
     let share = Some(ShareSource::Constant(ArrivalShare::new(1e-12).unwrap()));

@@ -39,11 +39,14 @@ pub(super) fn dedup_spec(dedup: &DedupConfig, numbers: &[Path], reader: &Reader)
         penalty: dedup.penalty.as_ref().map(|penalty| penalty_spec(penalty, numbers)),
         share: match &dedup.prior {
             PriorConfig::Field(path) => Some(ShareSource::Field(index_of(path, numbers))),
+            PriorConfig::Classes(shares) => Some(class_shares(dedup, shares)?),
             PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Constant(_) => None,
         },
         strata: match dedup.prior {
             PriorConfig::AutoFrequency => PriorStrata::KeysAndFrequency,
-            PriorConfig::Auto | PriorConfig::Constant(_) | PriorConfig::Field(_) => PriorStrata::Keys,
+            PriorConfig::Auto | PriorConfig::Constant(_) | PriorConfig::Field(_) | PriorConfig::Classes(_) => {
+                PriorStrata::Keys
+            }
         },
         rules: rules(&dedup.rules, numbers, reader)?,
         isolation,
@@ -56,7 +59,7 @@ pub(in crate::app) fn filter_spec(dedup: &DedupConfig) -> anyhow::Result<FilterS
         FilterKind::Timing => {
             let spec = timing_spec(dedup)?;
             match dedup.prior {
-                PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => {
+                PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) | PriorConfig::Classes(_) => {
                     FilterSpec::learning(spec, SAMPLED_ITEMS)?
                 }
                 PriorConfig::Constant(p) => {
@@ -87,7 +90,9 @@ fn stable_spec(dedup: &DedupConfig) -> anyhow::Result<StableViewSpec> {
     let prior = match dedup.prior {
         _ if !dedup.has_penalty() => None,
         PriorConfig::Constant(p) => Some(SharePriorSpec::Constant(ArrivalShare::new(p)?)),
-        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => Some(SharePriorSpec::Learned),
+        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) | PriorConfig::Classes(_) => {
+            Some(SharePriorSpec::Learned)
+        }
     };
     let (window_events, mix) = (dedup.expected_events(), dedup.class_mix()?);
     Ok(StableViewSpec { filter, scale, window: Some(window), window_events, mix, prior })
@@ -96,7 +101,7 @@ fn stable_spec(dedup: &DedupConfig) -> anyhow::Result<StableViewSpec> {
 fn classic_spec(dedup: &DedupConfig) -> anyhow::Result<FilterSpec> {
     let share = match dedup.prior {
         PriorConfig::Constant(p) => Some(ArrivalShare::new(p)?),
-        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) => None,
+        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Field(_) | PriorConfig::Classes(_) => None,
     };
     let cells = dedup.cells.map(|cells| cells as u8);
     let (size, hashes) = match dedup.sizing() {
@@ -187,6 +192,16 @@ fn penalty_spec(penalty: &PenaltyConfig, numbers: &[Path]) -> PenaltySpec {
     PenaltySpec { false_duplicate: cost(&penalty.false_duplicate), missed_duplicate: cost(&penalty.missed_duplicate) }
 }
 
+/// The shares of the importance classes. The configuration was checked: all of them are in the table.
+fn class_shares(dedup: &DedupConfig, shares: &[(String, f64)]) -> anyhow::Result<ShareSource> {
+    let classes = dedup.named_classes().context("prior: requires a table of importance_classes")?;
+    let share = |(name, share): &(String, f64)| {
+        let importance = classes.importance(name).with_context(|| format!("prior: unknown class {name}"))?;
+        anyhow::Ok((importance, ArrivalShare::new(*share)?))
+    };
+    Ok(ShareSource::Classes(shares.iter().map(share).collect::<anyhow::Result<_>>()?))
+}
+
 /// A rule applies to its keys both as JSON strings and, where they have that form, as JSON numbers or literals.
 fn rules(configs: &[KeyRuleConfig], numbers: &[Path], reader: &Reader) -> anyhow::Result<KeyRules> {
     let mut rules = Vec::new();
@@ -199,12 +214,12 @@ fn rules(configs: &[KeyRuleConfig], numbers: &[Path], reader: &Reader) -> anyhow
         let share = match &config.prior {
             Some(PriorConfig::Constant(p)) => Some(ShareSource::Constant(ArrivalShare::new(*p)?)),
             Some(PriorConfig::Field(path)) => Some(ShareSource::Field(index_of(path, numbers))),
-            Some(PriorConfig::Auto | PriorConfig::AutoFrequency) | None => None,
+            Some(PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Classes(_)) | None => None,
         };
         let rule = KeyRule { window, penalty, share };
         let keys = config.keys.iter();
         let keys = keys.flat_map(|key| [Some(reader.key_fingerprint(key)), reader.bare_key_fingerprint(key)]);
-        rules.extend(keys.flatten().map(|key| (key, rule)));
+        rules.extend(keys.flatten().map(|key| (key, rule.clone())));
     }
     Ok(KeyRules::new(rules))
 }

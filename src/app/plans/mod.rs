@@ -62,7 +62,7 @@ fn number_paths(stream: &StreamConfig) -> Vec<Path> {
     let rules = stream.dedup.rules.iter().filter_map(|rule| rule.prior.as_ref());
     let priors = rules.chain([&stream.dedup.prior]).filter_map(|prior| match prior {
         PriorConfig::Field(path) => Some(path),
-        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Constant(_) => None,
+        PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Constant(_) | PriorConfig::Classes(_) => None,
     });
     // Measured numbers come first: their indices are part of the state, those of costs and priors are not.
     distinct(measured.chain(costs).chain(priors))

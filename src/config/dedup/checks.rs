@@ -24,6 +24,7 @@ pub fn check_dedup(dedup: &mut DedupConfig, node: &Node, parser: &mut ConfigPars
     check_counters(dedup, node, parser);
     check_classic(dedup, node, parser);
     check_isolation(dedup, node, parser);
+    check_prior_classes(dedup, node, parser);
     check_rule_keys(dedup, node, parser);
     check_rule_windows(dedup, node, parser);
 }
@@ -77,12 +78,12 @@ fn check_layout(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
         ("decrements", dedup.decrements.is_some() && !dedup.filter.has_counters()),
         ("missed", dedup.missed.is_some() && !dedup.filter.has_counters()),
         ("importance_mix", dedup.importance_mix.is_some() && !dedup.filter.needs_importance()),
-        ("importance_classes", dedup.importance_classes != ClassesConfig::Numbers && !dedup.filter.needs_importance()),
+        ("importance_classes", dedup.importance_classes != ClassesConfig::Numbers && !needs_classes(dedup)),
         ("bits", dedup.bits.is_some() && dedup.filter == FilterKind::Classic),
     ];
     for (key, _) in inapplicable.iter().filter(|(_, is_inapplicable)| *is_inapplicable) {
         let message = format!("does not apply to filter {}; remove it", dedup.filter.name());
-        parser.key_error(node, key, &["filter"], message);
+        parser.key_error(node, key, &["filter", "prior"], message);
     }
 }
 
@@ -190,8 +191,8 @@ fn check_rule_keys(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) 
         if rule.window.is_none() && rule.penalty.is_none() && rule.prior.is_none() {
             parser.key_error(node, &at, &[], "has no effect; set a window, a penalty or a prior");
         }
-        if matches!(rule.prior, Some(PriorConfig::Auto | PriorConfig::AutoFrequency)) {
-            let message = "is learned for all keys together; set a number or a field, or remove it";
+        if matches!(rule.prior, Some(PriorConfig::Auto | PriorConfig::AutoFrequency | PriorConfig::Classes(_))) {
+            let message = "must be a number or a field; learned priors and priors by class apply to all keys";
             parser.key_error(node, &format!("{at}.prior"), &[], message);
         }
     }
@@ -222,11 +223,42 @@ fn check_rule_windows(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParse
     }
 }
 
+/// Whether importance classes have an effect.
+fn needs_classes(dedup: &DedupConfig) -> bool {
+    dedup.filter.needs_importance() || matches!(dedup.prior, PriorConfig::Classes(_))
+}
+
+/// Checks that the classes of the prior are listed.
+fn check_prior_classes(dedup: &DedupConfig, node: &Node, parser: &mut ConfigParser) {
+    let PriorConfig::Classes(shares) = &dedup.prior else { return };
+    let ClassesConfig::Table(classes) = &dedup.importance_classes else {
+        let message = "by class requires a table of classes; add importance_classes: {NAME: IMPORTANCE}";
+        parser.key_error(node, "prior", &["importance_classes"], message);
+        return;
+    };
+    for (name, _) in shares.iter().filter(|(name, _)| !classes.iter().any(|(class, _)| class == name)) {
+        let message = format!("{} is not one of importance_classes", excerpt(name));
+        parser.key_error(node, "prior", &["importance_classes"], message);
+    }
+    let importance = |name: &str| classes.iter().find(|(class, _)| class == name).map(|(_, importance)| *importance);
+    for (index, (name, share)) in shares.iter().enumerate() {
+        let is_ambiguous = |(other, own): &&(String, f64)| own != share && importance(other) == importance(name);
+        if let Some((other, _)) = shares[..index].iter().find(is_ambiguous) {
+            let message =
+                format!("differs for {} and {}, which have the same importance", excerpt(other), excerpt(name));
+            parser.key_error(node, "prior", &["importance_classes"], message);
+        }
+    }
+}
+
 /// Checks the view against the event. `stream` is the section of the stream.
 pub fn check_with_event(dedup: &DedupConfig, event: &EventConfig, stream: &Node, parser: &mut ConfigParser) {
     if dedup.filter.needs_importance() && event.importance.is_none() {
         let message = format!("{} requires an importance; add event: {{importance: PATH}}", dedup.filter.name());
         parser.key_error(stream, "dedup.filter", &["event.importance"], message);
+    } else if needs_classes(dedup) && event.importance.is_none() {
+        let message = "by class requires an importance; add event: {importance: PATH}";
+        parser.key_error(stream, "dedup.prior", &["event.importance"], message);
     }
     for (key, needs_keys) in [("dedup.rules", !dedup.rules.is_empty()), ("dedup.isolate", dedup.isolate > 0)] {
         if needs_keys && event.key.is_none() {

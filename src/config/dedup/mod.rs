@@ -82,7 +82,7 @@ section! {
         /// The prior probability of a repeat. `auto` learns it from the stream, separately for keys with enough repeats;
         /// `auto-frequency` also separately for rare and frequent items (requires the `frequency` view). A number, or a field
         /// of the event with a number, is the probability that the next event has this item; questions without the field
-        /// use `auto`.
+        /// use `auto`. A map sets it for classes of the table `importance_classes`; other classes use `auto`.
         prior: PriorSyntax = "auto";
         /// How many of the keys with the most events get a filter of their own, so that a burst on one key does not cause
         /// false duplicates on others (filter `timing`, time windows). These filters share half of `memory`.

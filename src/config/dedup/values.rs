@@ -5,7 +5,7 @@ use crate::config::parser::{ConfigParser, Schema};
 use crate::config::scalars::{Fraction, scalar};
 use crate::config::stream::{Path, parse_path};
 use crate::config::suggest::excerpt;
-use crate::config::tree::Node;
+use crate::config::tree::{Node, NodeKind};
 use ebb_sketch::units::{DurationMs, parse_duration_ms};
 
 /// A window of time or of events.
@@ -94,6 +94,8 @@ pub enum PriorConfig {
     Constant(f64),
     /// A field of the event with that probability; learned where the field is absent.
     Field(Path),
+    /// That probability by importance class; learned for other classes.
+    Classes(Vec<(String, f64)>),
 }
 
 /// The syntax of a [`PriorConfig`].
@@ -104,10 +106,19 @@ impl Schema for PriorSyntax {
     type Value = PriorConfig;
 
     fn syntax() -> String {
-        "auto, auto-frequency, a number greater than 0 and less than 1, or the path of a numeric field".into()
+        "auto, auto-frequency, a number greater than 0 and less than 1, the path of a numeric field, or a map from \
+         importance classes to numbers"
+            .into()
     }
 
     fn from_node(node: &Node, parser: &mut ConfigParser) -> Option<PriorConfig> {
+        if let NodeKind::Map(entries) = &node.kind {
+            let share = |(class, entry): &(String, Node)| {
+                parser.at(class, |parser| Some((class.clone(), parser.parse_non_empty::<Fraction>(entry)?)))
+            };
+            let shares: Vec<_> = entries.iter().map(share).collect();
+            return shares.into_iter().collect::<Option<_>>().map(PriorConfig::Classes);
+        }
         scalar(node, parser, &Self::syntax(), |text| match (text, Fraction::parse_text(text)) {
             ("auto", _) => Ok(PriorConfig::Auto),
             ("auto-frequency", _) => Ok(PriorConfig::AutoFrequency),
@@ -125,6 +136,10 @@ impl Schema for PriorSyntax {
             PriorConfig::AutoFrequency => Node::scalar("auto-frequency"),
             PriorConfig::Constant(p) => Node::scalar(p),
             PriorConfig::Field(path) => Node::scalar(path),
+            PriorConfig::Classes(classes) => {
+                let entry = |(class, share): &(String, f64)| (class.clone(), Node::scalar(share));
+                Node::new(NodeKind::Map(classes.iter().map(entry).collect()))
+            }
         })
     }
 }

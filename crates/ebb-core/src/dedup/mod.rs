@@ -165,7 +165,7 @@ impl Dedup {
         };
         let share = match (lookup.share, self.spec.share_source(lookup.key)) {
             (Some(requested), _) => Some(requested),
-            (None, Some(source)) => source.evaluate(lookup.numbers)?,
+            (None, Some(source)) => source.evaluate(lookup.numbers, lookup.importance)?,
             (None, None) => None,
         };
         let plain = inference::Question::new(lookup.item, lookup.time_ms, window);

@@ -40,7 +40,7 @@ impl PenaltySpec {
 }
 
 /// Settings of one key that replace those of the view.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct KeyRule {
     /// The window, in the unit of the view's window.
     pub window: Option<u64>,
@@ -65,6 +65,6 @@ impl KeyRules {
     }
 
     pub(super) fn without_penalties(&self) -> Self {
-        Self::new(self.0.iter().map(|(key, rule)| (*key, KeyRule { penalty: None, ..*rule })))
+        Self::new(self.0.iter().map(|(key, rule)| (*key, KeyRule { penalty: None, ..rule.clone() })))
     }
 }

@@ -125,7 +125,7 @@ impl DedupSpec {
     /// Rejects an event whose costs are negative or not finite, or whose prior does not lie between 0 and 1.
     pub(crate) fn check_numbers(&self, key: Option<Fingerprint>, numbers: &[Option<f64>]) -> Result<(), Reason> {
         let costs = self.penalty_spec(key).map(|spec| spec.evaluate(numbers));
-        let share = self.share_source(key).map(|source| source.evaluate(numbers));
+        let share = self.share_source(key).map(|source| source.evaluate(numbers, None));
         match (costs, share) {
             (Some(Err(_)), _) | (_, Some(Err(_))) => Err(Reason::Schema),
             (Some(Ok(_)) | None, Some(Ok(_)) | None) => Ok(()),
@@ -133,8 +133,8 @@ impl DedupSpec {
     }
 
     /// The source of shares of the key's rule, or else of the view.
-    pub(super) fn share_source(&self, key: Option<Fingerprint>) -> Option<ShareSource> {
-        self.rule(key).and_then(|rule| rule.share).or(self.share)
+    pub(super) fn share_source(&self, key: Option<Fingerprint>) -> Option<&ShareSource> {
+        self.rule(key).and_then(|rule| rule.share.as_ref()).or(self.share.as_ref())
     }
 
     /// The penalties of the key's rule, or else of the view.
