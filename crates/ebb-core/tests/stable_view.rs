@@ -117,6 +117,7 @@ fn answers_state_their_basis_and_posterior() {
     let (belief, decision) = (answer.belief.unwrap(), answer.decision.unwrap());
     assert_eq!((answer.basis, shard.status().basis), (Basis::Posterior, Basis::Posterior));
     assert!((belief.inside + belief.outside - 1.0).abs() < 1e-9);
+    assert!(shard.status().memory_bytes > 6_400, "the likelihoods are counted too");
     assert_eq!((decision.if_duplicate, decision.if_unique), (belief.outside, belief.inside));
 }
 

@@ -141,7 +141,7 @@ impl Filter {
     pub(super) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Timing(filter) => filter.filter().memory_bytes(),
-            Self::Stable(stable) => stable.filter.spec().cell_bytes() as u64,
+            Self::Stable(stable) => stable.memory_bytes(),
             Self::Classic(classic) => classic.filter.hasher().cells().div_ceil(8),
         }
     }

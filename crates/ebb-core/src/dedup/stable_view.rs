@@ -160,6 +160,10 @@ impl StableView {
         }
     }
 
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.spec.filter.cell_bytes() as u64 + self.posterior.as_ref().map_or(0, StablePosterior::memory_bytes)
+    }
+
     fn has_classes(&self) -> bool {
         self.spec.filter.rule() != ImportanceRule::Stable
     }

@@ -146,6 +146,11 @@ impl SampledAges {
         self.shares[..self.grid.inside_ages()].iter().sum()
     }
 
+    /// Bytes of the sampled items, without the overhead of the tree.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.last.len() * size_of::<(Fingerprint, u64)>()) as u64
+    }
+
     /// Appends sample and counts.
     pub fn encode(&self, writer: &mut Writer) {
         [self.arrivals, self.threshold, self.sightings, self.next_halving].into_iter().for_each(|n| writer.u64(n));

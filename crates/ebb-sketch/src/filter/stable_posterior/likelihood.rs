@@ -139,6 +139,12 @@ impl CellLikelihood {
         Ok(Self { grid, rule: spec.rule(), values: count, seen, unseen, classes })
     }
 
+    /// Bytes of the tables.
+    pub fn memory_bytes(&self) -> u64 {
+        let numbers = self.seen.len() + self.unseen.len() + self.classes.len();
+        (numbers * size_of::<f64>()) as u64
+    }
+
     /// The ages.
     pub fn grid(&self) -> &AgeGrid {
         &self.grid

@@ -185,6 +185,11 @@ impl StablePosterior {
         }
     }
 
+    /// Bytes of the likelihoods and the sample.
+    pub fn memory_bytes(&self) -> u64 {
+        self.likelihood.memory_bytes() + self.ages.memory_bytes()
+    }
+
     /// Encodes what was learned.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(KIND, VERSION);
