@@ -1,6 +1,7 @@
 //! Feeds a scenario with clicks from a real producer: 1 % malformed, each item in one partition, record timestamps equal
 //! to the clicks' arrival times.
 
+use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -43,6 +44,9 @@ pub struct Feed {
     thread: Option<JoinHandle<()>>,
 }
 
+/// How long the feed waits before it suspects that its producer has lost all brokers.
+const STALL_CHECK: Duration = Duration::from_secs(10);
+
 /// When the feed stops.
 const NEVER: u8 = 0;
 const AFTER_MINIMUM: u8 = 1;
@@ -51,11 +55,14 @@ const AT_ONCE: u8 = 2;
 impl Feed {
     pub fn start(testbed: &TestBed, spec: FeedSpec) -> Self {
         let (sent, mode) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU8::new(NEVER)));
-        let producer = producer(&testbed.cluster.brokers());
+        let brokers = testbed.cluster.brokers();
         let partitions = testbed.partitions as u64;
         let (thread_sent, thread_mode) = (sent.clone(), mode.clone());
         let thread = thread::Builder::new().name("feed".into());
-        let thread = thread.spawn(move || feed(&producer, spec, partitions, &thread_sent, &thread_mode));
+        let thread = thread.spawn(move || {
+            let target = FeedTarget { producer: producer(&brokers), brokers, partitions };
+            feed(&target, spec, &thread_sent, &thread_mode);
+        });
         Self { sent, mode, thread: Some(thread.expect("start a thread")) }
     }
 
@@ -76,6 +83,24 @@ impl Drop for Feed {
     }
 }
 
+/// Where the feed writes.
+struct FeedTarget {
+    producer: ThreadedProducer<DefaultProducerContext>,
+    brokers: String,
+    partitions: u64,
+}
+
+impl FeedTarget {
+    /// A broker that is just starting may list no brokers; librdkafka then forgets all of them, for ever. Adding those
+    /// that it knows has no effect.
+    #[expect(unsafe_code, reason = "the client library has no safe call for it")]
+    fn add_brokers(&self) {
+        let brokers = CString::new(self.brokers.as_str()).expect("addresses without NUL");
+        // SAFETY: the client lives as long as the producer, and librdkafka copies the string.
+        unsafe { rdkafka::bindings::rd_kafka_brokers_add(self.producer.client().native_ptr(), brokers.as_ptr()) };
+    }
+}
+
 fn producer(brokers: &str) -> ThreadedProducer<DefaultProducerContext> {
     ClientConfig::new()
         .set("bootstrap.servers", brokers)
@@ -88,13 +113,7 @@ fn producer(brokers: &str) -> ThreadedProducer<DefaultProducerContext> {
         .expect("create a producer")
 }
 
-fn feed(
-    producer: &ThreadedProducer<DefaultProducerContext>,
-    spec: FeedSpec,
-    partitions: u64,
-    sent: &AtomicU64,
-    mode: &AtomicU8,
-) {
+fn feed(target: &FeedTarget, spec: FeedSpec, sent: &AtomicU64, mode: &AtomicU8) {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as i64;
     let options = TrafficOptions {
         start_ms: now_ms - START_AGE.as_millis() as i64,
@@ -115,13 +134,17 @@ fn feed(
             let due = Duration::from_secs_f64(number as f64 / rate as f64);
             thread::sleep(due.saturating_sub(begun.elapsed()));
         }
-        send(producer, &click, number, partitions);
+        send(target, &click, number);
         sent.fetch_add(1, Ordering::Relaxed);
     }
-    producer.flush(Duration::from_secs(600)).expect("write all clicks");
+    let begun = Instant::now();
+    while let Err(error) = target.producer.flush(STALL_CHECK) {
+        assert!(begun.elapsed() < Duration::from_secs(600), "writing all clicks: {error}");
+        target.add_brokers();
+    }
 }
 
-fn send(producer: &ThreadedProducer<DefaultProducerContext>, click: &Click, number: u64, partitions: u64) {
+fn send(target: &FeedTarget, click: &Click, number: u64) {
     let key = click.truth.id.to_be_bytes();
     // Every seventh record has headers, to check that they are preserved.
     let headers = number.is_multiple_of(7).then(|| {
@@ -132,16 +155,21 @@ fn send(producer: &ThreadedProducer<DefaultProducerContext>, click: &Click, numb
     });
     let item = click.truth.item;
     let mut record = BaseRecord::to(INPUT)
-        .partition((mix(item as u64 ^ (item >> 64) as u64) % partitions) as i32)
+        .partition((mix(item as u64 ^ (item >> 64) as u64) % target.partitions) as i32)
         .key(&key[..])
         .payload(&click.json[..])
         .timestamp(click.at_ms);
     if let Some(headers) = headers {
         record = record.headers(headers);
     }
-    while let Err((error, returned)) = producer.send(record) {
+    let mut checked = Instant::now();
+    while let Err((error, returned)) = target.producer.send(record) {
         assert!(matches!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)), "feeding: {error}");
         thread::sleep(Duration::from_millis(5));
+        if checked.elapsed() >= STALL_CHECK {
+            target.add_brokers();
+            checked = Instant::now();
+        }
         record = returned;
     }
 }
