@@ -1,8 +1,9 @@
-//! Predicates of share queries: comparisons of value or weight, joined by `and` and `or`.
+//! Predicates of share queries: comparisons of value or weight, joined by `and`, `or` and `not`.
 //!
 //! Bounds are integers where they are compared with what a sketch keeps, and fractions in the units of the events. The
-//! grammar is closed and bounded: at most [`MAX_COMPARISONS`] comparisons, nested at most [`MAX_DEPTH`] deep. `and` binds
-//! tighter than `or`.
+//! grammar is closed and bounded: at most [`MAX_COMPARISONS`] comparisons, nested at most [`MAX_DEPTH`] deep. `not` binds
+//! tighter than `and`, and `and` tighter than `or`. A negation is resolved when it is read: `not value < 5` is
+//! `value >= 5`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,7 +44,7 @@ pub enum Comparison {
 /// ```
 /// use ebb_sketch::aggregate::predicate::Predicate;
 ///
-/// let predicate: Predicate = "value >= 100 and (weight < 5 or value = 700)".parse()?;
+/// let predicate: Predicate = "value >= 100 and not (weight >= 5 and value != 700)".parse()?;
 /// assert!(predicate.matches(150, 1) && predicate.matches(700, 9) && !predicate.matches(99, 1));
 /// # Ok::<(), ebb_sketch::aggregate::predicate::PredicateError>(())
 /// ```
@@ -106,6 +107,17 @@ impl Comparison {
         }
     }
 
+    fn negated(self) -> Self {
+        match self {
+            Self::Less => Self::AtLeast,
+            Self::AtMost => Self::More,
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::AtLeast => Self::Less,
+            Self::More => Self::AtMost,
+        }
+    }
+
     fn sign(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -131,6 +143,20 @@ impl Predicate {
             Self::Compare { field: Field::Weight, comparison, bound } => comparison.holds(weight, *bound),
             Self::All(parts) => parts.iter().all(|part| part.matches(value, weight)),
             Self::Any(parts) => parts.iter().any(|part| part.matches(value, weight)),
+        }
+    }
+}
+
+impl<B> Predicate<B> {
+    /// Selects exactly the observations that this predicate does not.
+    pub fn negated(self) -> Self {
+        let all = |parts: Vec<Self>| parts.into_iter().map(Self::negated).collect();
+        match self {
+            Self::Compare { field, comparison, bound } => {
+                Self::Compare { field, comparison: comparison.negated(), bound }
+            }
+            Self::All(parts) => Self::Any(all(parts)),
+            Self::Any(parts) => Self::All(all(parts)),
         }
     }
 }
@@ -218,6 +244,15 @@ impl<'a, B> PredicateParser<'a, B> {
     }
 
     fn term(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
+        let mut negations = 0;
+        while self.consume_word("not") {
+            negations += 1;
+        }
+        let term = self.positive_term(depth)?;
+        Ok(if negations % 2 == 1 { term.negated() } else { term })
+    }
+
+    fn positive_term(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
         if !self.consume_sign("(") {
             return self.comparison();
         }
@@ -286,6 +321,21 @@ mod tests {
     }
 
     #[test]
+    fn not_selects_the_complement_and_binds_tightest() {
+        for text in
+            ["value < 5", "value = 1 or weight > 2", "(value <= 3 or weight != 4) and value >= 2", "not weight = 2"]
+        {
+            let (plain, negated) = (predicate(text), predicate(&format!("not ({text})")));
+            for (value, weight) in (0..8).flat_map(|value| (0..6).map(move |weight| (value, weight))) {
+                assert_ne!(plain.matches(value, weight), negated.matches(value, weight), "{text}: {value} {weight}");
+            }
+            assert_eq!(predicate(&format!("not not ({text})")), plain);
+        }
+        let tight = predicate("not value = 1 and weight = 2");
+        assert!(tight.matches(3, 2) && !tight.matches(1, 2) && !tight.matches(1, 3));
+    }
+
+    #[test]
     fn comparisons_follow_their_sign() {
         for (sign, truth) in [
             ("<", [true, false, false]),
@@ -327,6 +377,9 @@ mod tests {
             "value > 5 and",
             "(value > 5",
             "value > 5)",
+            "not",
+            "value not > 5",
+            "nota value > 5",
         ] {
             let rejected = text.parse::<Predicate>().unwrap_err().to_string();
             assert!(rejected.contains("write value >= 100"), "{text}: {rejected}");
