@@ -166,7 +166,9 @@ impl SnapshotTarget {
             for decay in decays.clone() {
                 let (aggregate, scope, statistic) = ("a".to_string(), KeyScope::Whole, statistic.clone());
                 let time = QueryTime::Newest;
-                black_box(shard.aggregate(&AggregateQuestion { aggregate, scope, decay, time, statistic }).ok());
+                black_box(
+                    shard.aggregate(&AggregateQuestion { aggregate, scope, decay, last: None, time, statistic }).ok(),
+                );
             }
         }
     }

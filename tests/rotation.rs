@@ -270,7 +270,14 @@ fn counts_under_both_keys_are_added() {
 }
 
 fn aggregate(shard: &Shard, name: &str, scope: KeyScope, statistic: Statistic) -> AggregateResult {
-    let question = AggregateQuestion { aggregate: name.into(), scope, decay: None, time: QueryTime::Newest, statistic };
+    let question = AggregateQuestion {
+        aggregate: name.into(),
+        scope,
+        decay: None,
+        last: None,
+        time: QueryTime::Newest,
+        statistic,
+    };
     shard.aggregate(&question).unwrap().result
 }
 
@@ -300,6 +307,7 @@ fn aggregates_keep_their_keys_across_a_rotation() {
             aggregate: name.into(),
             scope: KeyScope::Key(before),
             decay: None,
+            last: None,
             time: QueryTime::Newest,
             statistic: Statistic::Count,
         };

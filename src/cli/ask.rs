@@ -96,6 +96,9 @@ pub struct AggregateArgs {
     /// Decay function: window:10m, exponential:half_life=1h, polynomial:alpha=1.5,unit=1s
     #[arg(long)]
     pub decay: Option<String>,
+    /// Instead of a decay: only about this many of the newest events (robust and cascade)
+    #[arg(long, value_name = "EVENTS", conflicts_with = "decay")]
+    pub last: Option<u64>,
     /// Event time at which the decay is applied, unless the newest event is later: milliseconds or RFC 3339
     #[arg(long, conflicts_with = "as_of")]
     pub now: Option<String>,
@@ -196,6 +199,7 @@ impl AggregateArgs {
     fn request(&self) -> ApiRequest {
         let parameters = [
             ("decay", self.decay.clone()),
+            ("last", self.last.map(|last| last.to_string())),
             ("now", self.now.clone()),
             ("as_of", self.as_of.clone()),
             ("key", self.key.clone()),

@@ -109,7 +109,7 @@ fn plan(filter: TimingSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
     };
     let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
     let dedup = DedupSpec::new(FilterSpec::learning(filter, 64).expect("a prior"), Seen::First);
-    let aggregates = vec![visits(), moments()];
+    let aggregates = vec![visits(), moments(), addresses()];
     Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency, aggregates })
 }
 
@@ -157,6 +157,13 @@ fn moments() -> AggregateSpec {
         ..visits
     })
     .unwrap()
+}
+
+/// Different addresses by campaign.
+fn addresses() -> AggregateSpec {
+    let visits = visits().parameters().clone();
+    let (name, of) = ("addresses".into(), Measure::Distinct(0));
+    AggregateSpec::new(AggregateParameters { name, of, top: None, ..visits }).unwrap()
 }
 
 /// An event `seconds` after [`NOW`].

@@ -14,3 +14,5 @@ mod refusals;
 mod shards;
 #[path = "aggregates/statistics.rs"]
 mod statistics;
+#[path = "aggregates/times.rs"]
+mod times;

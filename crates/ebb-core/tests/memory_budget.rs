@@ -22,7 +22,7 @@ fn resident_bytes() -> u64 {
 
 fn count(shard: &Shard, scope: KeyScope) -> (AggregateAnswer, Estimate) {
     let (aggregate, statistic) = ("spend".to_string(), Statistic::Count);
-    let question = AggregateQuestion { aggregate, scope, decay: None, time: QueryTime::Newest, statistic };
+    let question = AggregateQuestion { aggregate, scope, decay: None, last: None, time: QueryTime::Newest, statistic };
     let answer = shard.aggregate(&question).unwrap();
     let AggregateResult::Number(Some(number)) = answer.result else { panic!("a count is a number") };
     (answer, number)

@@ -70,6 +70,7 @@ impl AggregateCheck {
                     aggregate: self.spec.name().to_owned(),
                     scope: KeyScope::Whole,
                     decay: Some(decay.clone()),
+                    last: None,
                     time: QueryTime::Newest,
                     statistic,
                 };
@@ -145,7 +146,15 @@ mod tests {
                 let decay = question.decay.clone().unwrap();
                 let result = AggregateResult::Number(Some(estimate));
                 let (time_ms, as_of) = (0, Vec::new());
-                Ok(AggregateAnswer { result, decay, time_ms, incomplete: false, degraded: false, as_of })
+                Ok(AggregateAnswer {
+                    result,
+                    decay,
+                    window_events: None,
+                    time_ms,
+                    incomplete: false,
+                    degraded: false,
+                    as_of,
+                })
             };
             checked.compare(Moment { events: moment, time_ms: 0 }, answer);
         }

@@ -117,14 +117,14 @@ pub(super) async fn show(
     // An unknown aggregate is reported before errors in the query.
     let stream = find(&api, stream, &aggregate)?;
     let mut query = AggregateQuery::parse(query)?;
-    let (decay, time) = (query.decay()?, query.time()?);
+    let (decay, last, time) = (query.decay()?, query.last()?, query.time()?);
     let (selection, statistic) = (query.selection(stream)?, query.statistic(name)?);
     let stream = &stream.restricted_to(selection.partition)?;
     api.require_ready()?;
     let at_least = &selection.at_least;
     let answering = first_known(selection.scopes, |scope| {
         let (aggregate, decay, statistic) = (aggregate.clone(), decay.clone(), statistic.clone());
-        stream.aggregate(AggregateQuestion { aggregate, scope, decay, time, statistic }, at_least)
+        stream.aggregate(AggregateQuestion { aggregate, scope, decay, last, time, statistic }, at_least)
     });
     let answer = in_time(&mut deadline, at_least, answering).await?;
     Ok(json(&AggregateResponse::from_stream(stream, (&aggregate, name), answer)))
@@ -155,9 +155,10 @@ pub(super) async fn merge(
     let stream = find(&api, stream, &aggregate)?;
     let query = AggregateQuery::parse(query)?;
     query.require_merge()?;
-    let (decay, time, statistic) = (query.decay()?, query.time()?, query.statistic(name)?);
+    let (decay, last, time) = (query.decay()?, query.last()?, query.time()?);
+    let (scope, statistic) = (KeyScope::Whole, query.statistic(name)?);
     let exports = body::read_bytes(request, api.limits.max_body_bytes, &mut deadline).await?;
-    let question = AggregateQuestion { aggregate: aggregate.clone(), scope: KeyScope::Whole, decay, time, statistic };
+    let question = AggregateQuestion { aggregate: aggregate.clone(), scope, decay, last, time, statistic };
     let merged = in_time(&mut deadline, &AtLeast::Anywhere, stream.merge(question, exports)).await?;
     Ok(json(&AggregateResponse::from_exports((&aggregate, name), merged)))
 }
@@ -298,6 +299,8 @@ impl From<AggregateError> for Problem {
             | AggregateError::NotKept { .. }
             | AggregateError::OtherDecay { .. }
             | AggregateError::Past { .. }
+            | AggregateError::NoWindows { .. }
+            | AggregateError::NoEvents
             | AggregateError::Value(_)
             | AggregateError::Query(_)
             | AggregateError::Mixed(_) => ProblemKind::Unanswerable,

@@ -82,6 +82,10 @@ pub(in crate::http) struct AggregateQuery {
     /// Written like `now`, and instead of it.
     #[param(format = "ebb-time")]
     as_of: Option<String>,
+    /// Instead of `decay`: only the newest events, about this many by their weight (`robust`, `cascade` and `levels`). They
+    /// are found as a window of time, which the answer names.
+    #[param(value_type = Option<u64>, minimum = 1)]
+    last: Option<String>,
     /// Only events of this key, if the aggregate is kept by key.
     key: Option<String>,
     /// Only events of keys without a sketch of their own.
@@ -160,7 +164,7 @@ impl ToSchema for Phi {}
 const SELECTION: [&str; 4] = ["key", "part", "partition", "at_least"];
 
 /// The parameters of every statistic.
-const COMMON: [&str; 3] = ["decay", "now", "as_of"];
+const COMMON: [&str; 4] = ["decay", "last", "now", "as_of"];
 
 /// The parameters of an export, which contains everything the aggregate keeps of the selected events.
 pub(super) struct ExportParams;
@@ -214,6 +218,17 @@ impl AggregateQuery {
             };
             Problem::new(kind, format!("decay: {error}"))
         })
+    }
+
+    /// The number of newest events to cover.
+    pub(super) fn last(&self) -> Result<Option<u64>, Problem> {
+        let Some(last) = &self.last else { return Ok(None) };
+        let invalid = |detail: &str| Err(Problem::new(ProblemKind::InvalidQuery, detail));
+        match last.parse() {
+            Ok(_) if self.decay.is_some() => invalid("last= is a window of its own: leave out decay="),
+            Ok(events) if events > 0 => Ok(Some(events)),
+            _ => invalid("last: expected a number of events, such as 1000"),
+        }
     }
 
     pub(super) fn time(&self) -> Result<QueryTime, Problem> {
@@ -300,6 +315,7 @@ impl AggregateQuery {
     fn refuse_unless(&self, is_accepted: impl Fn(&str) -> bool, operation: &str) -> Result<(), Problem> {
         let present = [
             ("decay", self.decay.is_some()),
+            ("last", self.last.is_some()),
             ("now", self.now.is_some()),
             ("as_of", self.as_of.is_some()),
             ("key", self.key.is_some()),

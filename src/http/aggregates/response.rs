@@ -19,6 +19,9 @@ pub(in crate::http) struct AggregateResponse {
     decay: String,
     #[serde(flatten)]
     result: StatisticResponse,
+    /// For `last`: how many events there are in the window that was applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_events: Option<EstimateResponse>,
     /// The event time at which the decay was applied.
     time_ms: i64,
     /// True if the error is larger than configured because the aggregate reached its memory budget; `guarantee` states the
@@ -163,6 +166,7 @@ impl AggregateResponse {
             statistic,
             decay: answer.decay.to_string(),
             result: answer.result.into(),
+            window_events: answer.window_events.map(EstimateResponse::from),
             time_ms: answer.time_ms,
             degraded: answer.degraded,
             incomplete: answer.incomplete,

@@ -35,7 +35,7 @@ impl AggregateSpec {
         question: &AggregateQuestion,
         partials: Vec<PartialAggregate>,
     ) -> Result<AggregateAnswer, AggregateError> {
-        let decay = question.decay.clone().unwrap_or_else(|| self.decay.clone());
+        let mut decay = question.decay.clone().unwrap_or_else(|| self.decay.clone());
         if self.parameters().method == Method::Integral && decay != self.decay {
             return Err(AggregateError::OtherDecay {
                 requested: decay.to_string(),
@@ -49,6 +49,10 @@ impl AggregateSpec {
         let newest_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max();
         let now_ms = question.time.resolve(newest_ms);
         self.check_past(now_ms, newest_ms)?;
+        let mut sketches = sketches;
+        let window = question.last.map(|events| self.window_of(events, &mut sketches, now_ms)).transpose()?;
+        let (window, window_events) = window.unzip();
+        decay = window.unwrap_or(decay);
         let missed = missed_ms.is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
         let mut combined =
             CombinedSketches { spec: self, sketches, moment: QueryPoint { now_ms, decay: &decay }, texts };
@@ -58,7 +62,7 @@ impl AggregateSpec {
         }
         let is_coarser = combined.sketches.iter().any(|sketch| sketch.coarseness() > 0);
         let (incomplete, degraded) = (result.is_incomplete(), is_coarser && !result.is_exact());
-        Ok(AggregateAnswer { result, decay, time_ms: now_ms, incomplete, degraded, as_of })
+        Ok(AggregateAnswer { result, decay, window_events, time_ms: now_ms, incomplete, degraded, as_of })
     }
 
     /// Refuses times before the newest event where later events cannot be left out.
@@ -140,32 +144,19 @@ impl CombinedSketches<'_> {
     }
 
     fn totals(&self) -> Result<CellTotals, QueryError> {
-        self.joined(|sketch| sketch.totals(self.moment), CellTotals::merge)
+        joined(&self.sketches, |sketch| sketch.totals(self.moment), CellTotals::merge)
     }
 
     fn values(&self) -> Result<CellValues, QueryError> {
-        self.joined(|sketch| sketch.values(self.moment), CellValues::merge)
+        joined(&self.sketches, |sketch| sketch.values(self.moment), CellValues::merge)
     }
 
     fn labels(&self) -> Result<CellLabels, QueryError> {
-        self.joined(|sketch| sketch.labels(self.moment), CellLabels::merge)
-    }
-
-    fn joined<T>(
-        &self,
-        read: impl Fn(&Sketch) -> Result<T, QueryError>,
-        join: impl Fn(T, T) -> T,
-    ) -> Result<T, QueryError> {
-        let mut readings = self.sketches.iter().map(read);
-        let first = readings.next().unwrap_or(Err(QueryError::NotKept("sketch")))?;
-        readings.try_fold(first, |all, next| Ok(join(all, next?)))
+        joined(&self.sketches, |sketch| sketch.labels(self.moment), CellLabels::merge)
     }
 
     fn count(&mut self) -> Result<Estimate, AggregateError> {
-        Ok(match self.sample(SampledField::Main)? {
-            Some(answers) => answers.weight(),
-            None => self.totals()?.count(),
-        })
+        Ok(count_of(&mut self.sketches, self.moment)?)
     }
 
     fn sum(&mut self) -> Result<Estimate, AggregateError> {
@@ -262,6 +253,26 @@ impl CombinedSketches<'_> {
 
     fn text(&self, label: u128) -> TopName {
         self.texts.get(&label).map_or(TopName::Label(label), |text| TopName::Text(text.clone()))
+    }
+}
+
+/// Reads all sketches and joins the readings.
+fn joined<T>(
+    sketches: &[Sketch],
+    read: impl Fn(&Sketch) -> Result<T, QueryError>,
+    join: impl Fn(T, T) -> T,
+) -> Result<T, QueryError> {
+    let mut readings = sketches.iter().map(read);
+    let first = readings.next().unwrap_or(Err(QueryError::NotKept("sketch")))?;
+    readings.try_fold(first, |all, next| Ok(join(all, next?)))
+}
+
+/// The weighted number of events.
+pub(super) fn count_of(sketches: &mut [Sketch], at: QueryPoint<'_>) -> Result<Estimate, QueryError> {
+    let sampled = sketches.first_mut().and_then(|sketch| sketch.sample(at, SampledField::Main)).transpose()?;
+    match sampled {
+        Some(answers) => Ok(answers.weight()),
+        None => Ok(joined(sketches, |sketch| sketch.totals(at), CellTotals::merge)?.count()),
     }
 }
 

@@ -15,6 +15,7 @@ mod input;
 mod key_table;
 mod label_texts;
 mod method;
+mod newest;
 mod partial;
 mod question;
 mod scale;

@@ -78,6 +78,8 @@ pub struct AggregateQuestion {
     pub scope: KeyScope,
     /// Overrides the configured decay or, where none is configured, the whole horizon.
     pub decay: Option<Decay>,
+    /// Instead of a decay: only the newest events, about this many by their weight.
+    pub last: Option<u64>,
     /// The time at which the decay is applied.
     pub time: QueryTime,
     /// The statistic.
@@ -88,7 +90,7 @@ impl AggregateQuestion {
     /// A question whose [`crate::PartialAggregate`] contains everything that is known of a scope, label texts included.
     pub fn for_export(aggregate: &str, scope: KeyScope) -> Self {
         let statistic = Statistic::Top { phi: 1.0, mode: TopMode::NoFalseNegatives };
-        Self { aggregate: aggregate.to_owned(), scope, decay: None, time: QueryTime::Newest, statistic }
+        Self { aggregate: aggregate.to_owned(), scope, decay: None, last: None, time: QueryTime::Newest, statistic }
     }
 }
 
@@ -162,6 +164,8 @@ pub struct AggregateAnswer {
     pub result: AggregateResult,
     /// The decay that was applied.
     pub decay: Decay,
+    /// For a question about the newest events: how many there are in the window of time that was applied.
+    pub window_events: Option<Estimate>,
     /// The time at which the decay was applied.
     pub time_ms: i64,
     /// Whether some events that the question covers have been forgotten; the answer covers the others.
@@ -205,6 +209,18 @@ pub enum AggregateError {
         /// The configured decay.
         configured: String,
     },
+    /// The method does not answer for every window.
+    #[error(
+        "{what} cannot answer for a number of events, because it does not answer for every window; ask with a decay, or \
+         configure method: robust or cascade"
+    )]
+    NoWindows {
+        /// What cannot answer.
+        what: &'static str,
+    },
+    /// The number of events is 0.
+    #[error("last must be at least 1 event")]
+    NoEvents,
     /// The method cannot leave out events.
     #[error(
         "{what} cannot answer for {requested_ms}, which is before the newest event at {newest_ms}; ask for that time or \

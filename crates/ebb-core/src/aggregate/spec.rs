@@ -111,7 +111,7 @@ pub(super) enum SketchShape {
 /// }
 /// let decay = Some("window:10m".parse()?);
 /// let question =
-///     AggregateQuestion { aggregate: "spend".into(), scope: KeyScope::Whole, decay, time: QueryTime::Newest, statistic: Statistic::Sum };
+///     AggregateQuestion { aggregate: "spend".into(), scope: KeyScope::Whole, decay, last: None, time: QueryTime::Newest, statistic: Statistic::Sum };
 /// let AggregateResult::Number(Some(sum)) = shard.aggregate(&question)?.result else { panic!("a sum is a number") };
 /// assert!(sum.lower <= 1.0 && 1.0 <= sum.upper);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -62,7 +62,7 @@ impl ShardFixture {
 
 pub fn question(scope: KeyScope, decay: Option<&str>, statistic: Statistic) -> AggregateQuestion {
     let decay: Option<Decay> = decay.map(|decay| decay.parse().unwrap());
-    AggregateQuestion { aggregate: "spend".into(), scope, decay, time: QueryTime::Newest, statistic }
+    AggregateQuestion { aggregate: "spend".into(), scope, decay, last: None, time: QueryTime::Newest, statistic }
 }
 
 /// The answer of all shards together.
