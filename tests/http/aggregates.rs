@@ -129,7 +129,7 @@ async fn different_values_are_counted_in_total_by_key_and_for_any_window() {
 async fn newest_events_are_a_window_that_the_answer_names() {
     let service = service_with_visits().await;
     let last = get_statistic(&service, "visits/count?last=7").await;
-    assert_eq!((&last["decay"], &last["value"]), (&json!("window:6001ms"), &json!(7.0)));
+    assert_eq!((&last["decay"], &last["value"]), (&json!("window:6s1ms"), &json!(7.0)));
     assert_eq!(last["window_events"]["value"], 7.0);
     let top = get_statistic(&service, "visits/top?phi=0.3&last=6").await;
     assert_eq!(top["items"][0]["name"], "10.0.0.0");

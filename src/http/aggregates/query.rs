@@ -223,7 +223,7 @@ impl AggregateQuery {
     /// The number of newest events to cover.
     pub(super) fn last(&self) -> Result<Option<u64>, Problem> {
         let Some(last) = &self.last else { return Ok(None) };
-        let invalid = |detail: &str| Err(Problem::new(ProblemKind::InvalidQuery, detail));
+        let invalid = |detail: &'static str| Err(Problem::new(ProblemKind::InvalidQuery, detail));
         match last.parse() {
             Ok(_) if self.decay.is_some() => invalid("last= is a window of its own: leave out decay="),
             Ok(events) if events > 0 => Ok(Some(events)),

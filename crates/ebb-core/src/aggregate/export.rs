@@ -209,6 +209,36 @@ impl Plan {
     }
 }
 
+#[cfg(test)]
+impl Plan {
+    /// An export as version 1 wrote it.
+    pub(super) fn export_of_one_log(
+        &self,
+        aggregate: &str,
+        log: (LogDigest, u32),
+        partial: &PartialAggregate,
+    ) -> Vec<u8> {
+        let mut writer = Writer::new(KIND, VERSION_OF_ONE_LOG);
+        writer.raw(&self.export_identity(self.aggregate(aggregate).unwrap().0));
+        writer.raw(&log.0.0);
+        writer.u32(log.1);
+        writer.raw(&[0; 17]);
+        writer.varint(partial.as_of.len() as u64);
+        for as_of in &partial.as_of {
+            writer.u32(as_of.partition);
+            writer.u64(as_of.next.0);
+            write_time(&mut writer, as_of.time_ms);
+        }
+        write_time(&mut writer, partial.missed_ms);
+        LabelTexts::encode_map(&partial.texts, &mut writer);
+        writer.varint(partial.sketches.len() as u64);
+        let format = SketchFormat::EXPORT.without_coarseness();
+        partial.sketches.iter().for_each(|sketch| sketch.write(&mut writer, format));
+        let block = writer.seal();
+        [FRAME.as_slice(), &(block.len() as u64).to_le_bytes(), &block].concat()
+    }
+}
+
 /// The blocks of concatenated exports.
 fn frames(mut bytes: &[u8]) -> Result<Vec<&[u8]>, ExportError> {
     let mut blocks = Vec::new();

@@ -278,3 +278,6 @@ impl AggregateSpec {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
