@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebb::app;
 use ebb::config::Config;
-use ebb_core::{AggregateQuestion, KeyScope, LogDigest, Plan, Question, Record, Shard, Statistic};
+use ebb_core::{AggregateQuestion, KeyScope, LogDigest, Plan, QueryTime, Question, Record, Shard, Statistic};
 use ebb_sketch::aggregate::answer::TopMode;
 use ebb_sketch::codec;
 use ebb_sketch::decay::Decay;
@@ -174,7 +174,10 @@ impl SnapshotTarget {
         for statistic in [Statistic::Sum, Statistic::Mean, Statistic::Quantiles(vec![0.5]), Statistic::Rank(3.0), top] {
             for decay in decays.clone() {
                 let (aggregate, scope, statistic) = ("a".to_string(), KeyScope::Whole, statistic.clone());
-                black_box(shard.aggregate(&AggregateQuestion { aggregate, scope, decay, statistic }).ok());
+                let time = QueryTime::Newest;
+                black_box(
+                    shard.aggregate(&AggregateQuestion { aggregate, scope, decay, last: None, time, statistic }).ok(),
+                );
             }
         }
     }
@@ -245,8 +248,7 @@ impl FuzzTarget for ExportTarget {
 
     fn seeds(&self) -> Vec<Vec<u8>> {
         let exported = |records| {
-            let (aggregate, decay, statistic) = ("a".to_string(), None, Statistic::Sum);
-            let question = AggregateQuestion { aggregate, scope: KeyScope::Whole, decay, statistic };
+            let question = AggregateQuestion::for_export("a", KeyScope::Whole);
             let part = self.0.shard(records).partial_aggregate(&question).expect("the aggregate exists");
             self.0
                 .plan

@@ -71,6 +71,7 @@ pub struct ShardMetrics {
     pub aggregate_evicted: IntGaugeVec,
     pub aggregate_other: IntGaugeVec,
     pub aggregate_bytes: IntGaugeVec,
+    pub aggregate_coarseness: IntGaugeVec,
 }
 
 impl Default for Metrics {
@@ -260,6 +261,11 @@ impl ShardMetrics {
                 &AGGREGATE_LABELS,
             ),
             aggregate_bytes: builder.gauge_vec("aggregate_bytes", "Memory of the aggregate.", &AGGREGATE_LABELS),
+            aggregate_coarseness: builder.gauge_vec(
+                "aggregate_coarseness",
+                "How often samples of the aggregate were halved to keep its memory budget.",
+                &AGGREGATE_LABELS,
+            ),
         }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ebb_core::{
     AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec, ClassScale, DedupSpec, EventSpec,
-    FilterSpec, IsolationSpec, KeyRule, KeyRules, KeyScope, Measure, Method, Plan, Question, Reader, Record, Seen,
-    Selection, Shard, StableViewSpec, Statistic, TimeUnit, TopName, Verdict, Weighting,
+    FilterSpec, IsolationSpec, KeyRule, KeyRules, KeyScope, Measure, Method, Plan, QueryTime, Question, Reader, Record,
+    Seen, Selection, Shard, StableViewSpec, Statistic, TimeUnit, TopName, Verdict, Weighting,
 };
 use ebb_sketch::aggregate::answer::TopMode;
 use ebb_sketch::filter::belief::ArrivalShare;
@@ -114,6 +114,7 @@ fn visits(method: Method) -> AggregateSpec {
         decay: (method == Method::Forward).then(|| "exponential:half_life=1h".parse().unwrap()),
         horizon_ms: 2 * WINDOW_MS,
         keys: Some(8),
+        memory: None,
         top: Some(0),
         step: 1.0,
         max: 1.0,
@@ -269,7 +270,14 @@ fn counts_under_both_keys_are_added() {
 }
 
 fn aggregate(shard: &Shard, name: &str, scope: KeyScope, statistic: Statistic) -> AggregateResult {
-    let question = AggregateQuestion { aggregate: name.into(), scope, decay: None, statistic };
+    let question = AggregateQuestion {
+        aggregate: name.into(),
+        scope,
+        decay: None,
+        last: None,
+        time: QueryTime::Newest,
+        statistic,
+    };
     shard.aggregate(&question).unwrap().result
 }
 
@@ -299,6 +307,8 @@ fn aggregates_keep_their_keys_across_a_rotation() {
             aggregate: name.into(),
             scope: KeyScope::Key(before),
             decay: None,
+            last: None,
+            time: QueryTime::Newest,
             statistic: Statistic::Count,
         };
         assert!(shard.aggregate(&question).is_err(), "the key is known by its new fingerprint only");

@@ -48,7 +48,7 @@ pub enum AskCommand {
         #[arg(required = true)]
         items: Vec<String>,
     },
-    /// Sum, count, mean, quantiles, rank, top or share of an aggregate, with any decay
+    /// Sum, count, mean, quantiles, rank, top, share or distinct values of an aggregate, with any decay
     Aggregate(AggregateArgs),
     /// Write a checkpoint of every shard now
     Checkpoint,
@@ -96,6 +96,15 @@ pub struct AggregateArgs {
     /// Decay function: window:10m, exponential:half_life=1h, polynomial:alpha=1.5,unit=1s
     #[arg(long)]
     pub decay: Option<String>,
+    /// Instead of a decay: only about this many of the newest events (robust and cascade)
+    #[arg(long, value_name = "EVENTS", conflicts_with = "decay")]
+    pub last: Option<u64>,
+    /// Event time at which the decay is applied, unless the newest event is later: milliseconds or RFC 3339
+    #[arg(long, conflicts_with = "as_of")]
+    pub now: Option<String>,
+    /// Event time at which the decay is applied, in the past too (robust and cascade)
+    #[arg(long, value_name = "TIME")]
+    pub as_of: Option<String>,
     /// Aggregate of this key
     #[arg(long)]
     pub key: Option<String>,
@@ -190,6 +199,9 @@ impl AggregateArgs {
     fn request(&self) -> ApiRequest {
         let parameters = [
             ("decay", self.decay.clone()),
+            ("last", self.last.map(|last| last.to_string())),
+            ("now", self.now.clone()),
+            ("as_of", self.as_of.clone()),
             ("key", self.key.clone()),
             ("phi", self.phi.clone()),
             ("value", self.value.map(|value| value.to_string())),

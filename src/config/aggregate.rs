@@ -8,9 +8,11 @@ use super::stream::{EventConfig, Path, PathSyntax, parse_path};
 use super::tree::Node;
 use ebb_core::{AggregateParameters, AggregateSpec, Method, Selection, Weighting};
 use ebb_sketch::filter::structure::frequency::optimised::Carry;
-use ebb_sketch::units::DurationMs;
+use ebb_sketch::units::{Bytes, DurationMs};
 
 const DAY_MS: u64 = 86_400_000;
+/// The memory budget of an aggregate if `memory` is not set.
+const DEFAULT_MEMORY: Bytes = Bytes(256 << 20);
 /// Sweeps per half-life if `epoch` is not set.
 const DEFAULT_SWEEPS: u64 = 16;
 
@@ -76,8 +78,14 @@ section! {
         /// The number of keys with an aggregate of their own; all other keys are combined in `other`. Without it there is one
         /// aggregate for the whole stream.
         keys: Optional<IntegerRange<1, 10_000_000>>, eg "10000";
+        /// The most memory that the aggregate takes in each partition (`robust`, `integral` and `forward`). When it is
+        /// reached, accuracy is given up and answers state the error in force: samples are halved, then the coldest keys are
+        /// combined in `other`. Copies made for questions, exports and checkpoints are not included.
+        memory: Optional<SizeRange<1024, {1 << 40}>>, derived "256MiB (robust, integral and forward)", eg "64MiB";
         /// The field whose most frequent values are kept.
         top: Optional<PathSyntax>, eg "country";
+        /// Counts the different values of this field instead of events (`robust`). A value counts by its latest event.
+        distinct: Optional<PathSyntax>, eg "user";
         /// The resolution of values: each value is rounded to the nearest multiple.
         step: PositiveNumber<1_000_000_000> = "0.01";
         /// The largest value. Larger and negative values are not aggregated, and counted as refused.
@@ -172,11 +180,12 @@ fn check_frequency(frequency: &mut FrequencyConfig, node: &Node, parser: &mut Co
 
 impl AggregateConfig {
     /// The parameters of the aggregate in `ebb-core`. `number` maps a path to the index at which the reader stores its number.
-    /// The caller sets the index of `top` and the seed.
+    /// The caller sets the indices of `top` and `distinct`, and the seed.
     pub fn parameters(&self, name: &str, event: &EventConfig, number: impl Fn(&Path) -> usize) -> AggregateParameters {
         AggregateParameters {
             name: name.to_owned(),
             of: match &self.of {
+                _ if self.distinct.is_some() => ebb_core::Measure::Distinct(0),
                 MeasureConfig::Count => ebb_core::Measure::Count,
                 MeasureConfig::Value => ebb_core::Measure::Value,
                 MeasureConfig::Weight => ebb_core::Measure::Weight,
@@ -189,6 +198,7 @@ impl AggregateConfig {
             decay: self.decay.as_ref().map(|decay| decay.decay.clone()),
             horizon_ms: self.horizon.0,
             keys: self.keys.map(|keys| keys as u32),
+            memory: self.memory.map(|memory| memory.0),
             top: self.top.as_ref().map(|_| 0),
             step: self.step,
             max: self.max,
@@ -199,6 +209,14 @@ impl AggregateConfig {
 }
 
 fn check_aggregate(aggregate: &mut AggregateConfig, node: &Node, parser: &mut ConfigParser) {
+    if aggregate.memory.is_none() && aggregate.method.has_budget() {
+        aggregate.memory = Some(DEFAULT_MEMORY);
+    }
+    if aggregate.distinct.is_some() && aggregate.of != MeasureConfig::Count {
+        let message =
+            "cannot be combined with of, because different values are counted instead of events; remove one of them";
+        parser.key_error(node, "distinct", &["of"], message);
+    }
     if let Some(message) = decay_error(aggregate) {
         parser.key_error(node, "decay", &["method", "horizon"], message);
     }

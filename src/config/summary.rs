@@ -69,9 +69,14 @@ fn dedup(dedup: &DedupConfig) -> String {
 }
 
 fn aggregate(aggregate: &AggregateConfig) -> String {
-    let (of, over, method) = (printed::<MeasureSyntax>(&aggregate.of), aggregate.over.name(), aggregate.method.name());
+    let of = match &aggregate.distinct {
+        Some(path) => format!("different {path}"),
+        None => printed::<MeasureSyntax>(&aggregate.of),
+    };
+    let (over, method) = (aggregate.over.name(), aggregate.method.name());
     let keys = aggregate.keys.map(|keys| format!(", up to {keys} keys")).unwrap_or_default();
-    format!("{of} over {over}, {method}, within {}%{keys}", aggregate.epsilon * 100.0)
+    let memory = aggregate.memory.map(|memory| format!(", at most {memory} per partition")).unwrap_or_default();
+    format!("{of} over {over}, {method}, within {}%{keys}{memory}", aggregate.epsilon * 100.0)
 }
 
 fn printed<S: Schema>(value: &S::Value) -> String {

@@ -38,7 +38,7 @@ use super::{aggregates, checkpoint, decide, frequency, probes, problems, status}
     paths(
         decide::decide,
         frequency::one, frequency::many,
-        aggregates::show, aggregates::merge, aggregates::export,
+        aggregates::show, aggregates::merge, aggregates::combine, aggregates::export,
         status::list, status::show, checkpoint::show, checkpoint::take,
         probes::live, probes::ready, probes::health, probes::metrics,
         problems::list, problems::show, openapi_json, docs,

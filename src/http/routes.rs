@@ -140,6 +140,7 @@ pub(super) const SERVICE: &[RouteEntry] = &[
     route("/v1/streams/{stream}/frequency", RouteAccess::Read, || get(frequency::one).post(frequency::many)),
     route("/v1/streams/{stream}/aggregates/{aggregate}/{statistic}", RouteAccess::Read, || get(aggregates::show)),
     route("/v1/streams/{stream}/aggregates/{aggregate}/export", RouteAccess::Read, || get(aggregates::export)),
+    route("/v1/streams/{stream}/aggregates/{aggregate}/merge/export", RouteAccess::Read, || post(aggregates::combine)),
     route("/v1/streams/{stream}/aggregates/{aggregate}/merge/{statistic}", RouteAccess::Read, || {
         post(aggregates::merge)
     }),

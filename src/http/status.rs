@@ -108,6 +108,9 @@ struct AggregateSummaryResponse {
     /// Maximum number of keys with a sketch of their own; absent if the aggregate is not kept by key.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<u32>,
+    /// The most memory of the aggregate in each partition; absent if the method has no budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_limit_bytes: Option<u64>,
 }
 
 /// A stream and its shards on this instance.
@@ -175,6 +178,8 @@ struct AggregateStatusResponse {
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<KeyCountsResponse>,
     memory_bytes: u64,
+    /// How often samples were halved to keep the memory budget.
+    coarseness: u8,
 }
 
 /// The keys of an aggregate.
@@ -278,6 +283,7 @@ impl From<&AggregateSpec> for AggregateSummaryResponse {
             epsilon: parameters.epsilon,
             horizon: DurationMs(parameters.horizon_ms).to_string(),
             keys: parameters.keys,
+            memory_limit_bytes: parameters.memory,
         }
     }
 }
@@ -342,7 +348,7 @@ impl From<&AggregateStatus> for AggregateStatusResponse {
             KeyCountsResponse { own, waiting, evictions, other_events }
         });
         let (name, events) = (status.name.clone(), status.events);
-        Self { name, events, refused, keys, memory_bytes: status.memory_bytes }
+        Self { name, events, refused, keys, memory_bytes: status.memory_bytes, coarseness: status.coarseness }
     }
 }
 

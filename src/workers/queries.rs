@@ -305,6 +305,16 @@ impl Stream {
         .await
     }
 
+    /// Merges exports into one export.
+    pub async fn combine(
+        &self,
+        aggregate: &str,
+        exports: impl AsRef<[u8]> + Send + 'static,
+    ) -> Result<Vec<u8>, AggregateQueryError> {
+        let (plan, aggregate) = (self.plan().clone(), aggregate.to_owned());
+        in_background(move || Ok(plan.combine_exports(&aggregate, exports.as_ref())?)).await
+    }
+
     async fn partials(
         &self,
         question: &Arc<AggregateQuestion>,

@@ -47,6 +47,7 @@ fn report_aggregate([stream, partition]: [&str; 2], status: &AggregateStatus, sh
     let labels = [stream, partition, status.name.as_str()];
     shards.aggregate_events.with_label_values(&labels).set(status.events as i64);
     shards.aggregate_bytes.with_label_values(&labels).set(status.memory_bytes as i64);
+    shards.aggregate_coarseness.with_label_values(&labels).set(i64::from(status.coarseness));
     for refusal in Refusal::ALL {
         let labels = [stream, partition, status.name.as_str(), refusal.name()];
         shards.aggregate_refused.with_label_values(&labels).set(status.refused[refusal as usize] as i64);
@@ -91,6 +92,7 @@ fn remove_aggregate(labels: [&str; 3], shards: &ShardMetrics) {
         &shards.aggregate_evicted,
         &shards.aggregate_other,
         &shards.aggregate_bytes,
+        &shards.aggregate_coarseness,
     ];
     gauges.into_iter().for_each(|gauges| drop(gauges.remove_label_values(&labels)));
     for refusal in Refusal::ALL {

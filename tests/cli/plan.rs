@@ -128,6 +128,22 @@ fn a_classic_filter_meets_any_error() {
 }
 
 #[test]
+fn plan_shows_the_budget_of_aggregates_and_what_heavy_keys_take_without_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ebb.yaml");
+    let config = "streams:\n  clicks:\n    event: {item: [ip], key: campaign, value: cost}\n    dedup: {window: 1h, memory: 1MiB}\n    aggregates:\n      spend: {of: value, keys: 10000, memory: 64MiB}\n      exact: {of: value, keys: 10000, method: cascade}\n";
+    std::fs::write(&file, config).unwrap();
+    let plan = json(&ebb(&["plan", file.to_str().unwrap(), "--rate", "100", "--json"]));
+    let views = plan["streams"][0]["views"].as_array().unwrap();
+    let find = |name: &str| views.iter().find(|view| view["name"] == name).unwrap();
+    let (limited, unlimited) = (find("aggregate spend"), find("aggregate exact"));
+    assert_eq!(limited["memory_bytes"], 64 << 20);
+    assert!(limited["note"].as_str().unwrap().contains("of 10000 keys"), "{limited}");
+    assert!(number(&unlimited["memory_bytes"]) > 1e9, "{unlimited}");
+    assert!(unlimited["note"].as_str().unwrap().contains("without a limit"), "{unlimited}");
+}
+
+#[test]
 fn invalid_arguments_are_configuration_errors() {
     for arguments in [["--window", "1 year", "--rate", "5"], ["--window", "1h", "--rate", "-5"]] {
         let output = ebb(&[&["plan"][..], &arguments[..]].concat());

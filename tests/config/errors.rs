@@ -51,6 +51,22 @@ fn conflicts_between_keys_are_reported_at_the_key_to_change() {
         ("frequency: {method: basic, epoch: 2h}", "epoch (line 4): 2h is longer than the half-life; the maximum is 1h"),
         ("aggregates: {a: {of: value}}", "aggregates.a.of (line 4): the event has no value; add event: {value: PATH}"),
         ("aggregates: {a: {keys: 9}}", "aggregates.a.keys (line 4): the event has no key; add event: {key: PATH}"),
+        (
+            "aggregates: {a: {memory: 64KiB}}",
+            "aggregates.a.memory (line 4): 64KiB is too small for this aggregate; set",
+        ),
+        (
+            "aggregates: {a: {method: cascade, memory: 1GiB}}",
+            "aggregates.a.memory (line 4): method cascade has no memory budget; remove memory, or set method: robust",
+        ),
+        (
+            "aggregates: {a: {distinct: user, of: price}}",
+            "aggregates.a.distinct (line 4): cannot be combined with of, because different values are counted",
+        ),
+        (
+            "aggregates: {a: {distinct: user, method: cascade}}",
+            "aggregates.a.method (line 4): different values are counted by method robust, not cascade",
+        ),
         ("aggregates: {a: {method: forward}}", "aggregates.a.decay (line 4): is required by method forward"),
         (
             "aggregates: {a: {method: forward, decay: 'window:1h'}}",

@@ -53,7 +53,14 @@ fn examples_in_the_reference_are_valid_except_for_known_conflicts() {
     let message = parse(&all.join("\n")).unwrap_err();
     let broken: Vec<&str> =
         message.lines().skip(1).map(|line| line.trim().split(" (").next().unwrap_or(line)).collect();
-    let expected = ["dedup.error", "dedup.missed", "dedup.decrements", "dedup.importance_mix", "frequency.epoch"];
+    let expected = [
+        "dedup.error",
+        "dedup.missed",
+        "dedup.decrements",
+        "dedup.importance_mix",
+        "frequency.epoch",
+        "aggregates.name.top",
+    ];
     let expected = expected.map(|key| format!("streams.name.{key}"));
     assert_eq!(broken, expected, "{message}");
 }

@@ -24,8 +24,11 @@ decays = st.one_of(
     durations.map("exponential:half_life={}".format),
     numbers.map("exponential:rate={}".format),
     st.builds("polynomial:alpha={},unit={}".format, numbers, durations),
+    durations.map("gaussian:sigma={}".format),
+    durations.map("logarithmic:unit={}".format),
     st.just("table:0s=1,1m=0.5,1h=0"),
 )
+times = st.integers(0, 2**42).map(str) | st.just("2026-11-18T05:00:00Z")
 
 comparisons = st.builds(
     "{} {} {}".format,
@@ -35,7 +38,7 @@ comparisons = st.builds(
 )
 predicates = st.recursive(
     comparisons,
-    lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner),
+    lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or", "and not"]), inner),
     max_leaves=6,
 )
 
@@ -45,6 +48,7 @@ offsets = st.one_of(*[existing] * 9, st.builds("{}:{}".format, st.integers(0, 3)
 
 schemathesis.openapi.format("ebb-span", spans)
 schemathesis.openapi.format("ebb-decay", decays)
+schemathesis.openapi.format("ebb-time", times)
 schemathesis.openapi.format("ebb-predicate", predicates)
 schemathesis.openapi.format("ebb-at-least", offsets)
 
@@ -79,6 +83,11 @@ def map_case(ctx, case):
     required = STATISTIC_PARAMETERS.get(statistic, {})
     accepted = required.keys() | OPTIONAL_PARAMETERS.get(statistic, set())
     query = {name: value for name, value in case.query.items() if name not in DEPENDENT or name in accepted}
+    # A question has one window and one time.
+    if "decay" in query:
+        query.pop("last", None)
+    if "now" in query:
+        query.pop("as_of", None)
     for name, value in required.items():
         query.setdefault(name, value)
     if statistic == "top":

@@ -68,7 +68,7 @@ async fn values_have_the_units_of_the_events() {
 async fn invalid_request_is_refused_with_a_remedy() {
     let service = service_with_visits().await;
     for (path, status, problem, expected_detail) in [
-        ("visit/count", 404, "unknown-aggregate", "visits, moments"),
+        ("visit/count", 404, "unknown-aggregate", "visits, moments, addresses"),
         ("visits/median", 404, "unknown-path", "sum, count, mean"),
         ("visits/count?key=c2", 404, "unknown-key", "other"),
         ("moments/count?key=c1", 409, "unanswerable", "keys: 1000"),
@@ -76,6 +76,16 @@ async fn invalid_request_is_refused_with_a_remedy() {
         ("visits/count?decay=window:11m", 409, "unanswerable", "600000"),
         ("moments/count?decay=window:1m", 409, "unanswerable", "rate"),
         ("visits/count?decay=gauss", 400, "invalid-query", "exponential:half_life=10m"),
+        ("visits/distinct", 409, "unanswerable", "distinct: FIELD"),
+        ("addresses/count", 409, "unanswerable", "ask for distinct"),
+        ("addresses/distinct?as_of=0", 409, "unanswerable", "before the newest event"),
+        ("moments/count?as_of=0", 409, "unanswerable", "method: robust or cascade"),
+        ("moments/count?last=5", 409, "unanswerable", "robust or cascade"),
+        ("visits/count?last=0", 400, "invalid-query", "such as 1000"),
+        ("visits/count?last=5&decay=window:1m", 400, "invalid-query", "leave out decay"),
+        ("visits/count?now=soon", 400, "invalid-query", "2026-11-18T05:00:00Z"),
+        ("visits/count?as_of=99999999999999999999", 400, "invalid-query", "milliseconds since 1970"),
+        ("visits/count?now=1&as_of=1", 400, "invalid-query", "one of them"),
         ("visits/count?phi=0.5", 400, "invalid-query", "leave it out"),
         ("visits/count?window=1h", 400, "invalid-query", "unknown field"),
         ("visits/count?part=all", 400, "invalid-query", "other"),
@@ -100,6 +110,53 @@ async fn invalid_request_is_refused_with_a_remedy() {
     }
     let other = service.get("/v1/streams/nope/aggregates/visits/count").await;
     assert_eq!(other.problem(404), "unknown-stream");
+}
+
+#[tokio::test]
+async fn different_values_are_counted_in_total_by_key_and_for_any_window() {
+    let service = service_with_visits().await;
+    let whole = get_statistic(&service, "addresses/distinct").await;
+    assert_eq!(
+        (&whole["value"], &whole["guarantee"], &whole["degraded"]),
+        (&json!(20.0), &json!({"kind": "exact"}), &json!(false))
+    );
+    assert_eq!(get_statistic(&service, "addresses/distinct?key=c1").await["value"], 20.0);
+    // Seconds 50 to 59: address 0 in every third, and one address each in the others.
+    assert_eq!(get_statistic(&service, "addresses/distinct?decay=window:10s").await["value"], 8.0);
+}
+
+#[tokio::test]
+async fn newest_events_are_a_window_that_the_answer_names() {
+    let service = service_with_visits().await;
+    let last = get_statistic(&service, "visits/count?last=7").await;
+    assert_eq!((&last["decay"], &last["value"]), (&json!("window:6s1ms"), &json!(7.0)));
+    assert_eq!(last["window_events"]["value"], 7.0);
+    let top = get_statistic(&service, "visits/top?phi=0.3&last=6").await;
+    assert_eq!(top["items"][0]["name"], "10.0.0.0");
+}
+
+#[tokio::test]
+async fn idle_stream_decays_and_the_past_leaves_out_later_events() {
+    let service = service_with_visits().await;
+    let value = async |query: String| get_statistic(&service, &query).await["value"].as_f64().unwrap();
+    let newest = NOW + 59_000;
+    for (aggregate, statistic) in [("visits", "count"), ("addresses", "distinct")] {
+        let path = format!("{aggregate}/{statistic}?decay=window:30s");
+        let (now, later, gone) = (newest, newest + 20_000, newest + 30_000);
+        let idle = [value(path.clone()).await, value(format!("{path}&now={now}")).await];
+        assert_eq!(idle[0], idle[1]);
+        let later = value(format!("{path}&now={later}")).await;
+        assert!(later < idle[0] && later > 0.0, "{aggregate}: {later} of {idle:?}");
+        assert_eq!(value(format!("{path}&now={gone}")).await, 0.0);
+        // An earlier time has no effect: the newest event counts.
+        assert_eq!(value(format!("{path}&now=1970-01-01T00:00:00Z")).await, idle[0]);
+    }
+    let halved = get_statistic(&service, &format!("moments/count?now={}", newest + 3_600_000)).await;
+    let whole = value("moments/count".into()).await;
+    assert!((halved["value"].as_f64().unwrap() - whole / 2.0).abs() < 1e-9 && halved["time_ms"] == newest + 3_600_000);
+    assert_eq!(value(format!("visits/count?as_of={}", NOW + 9_500)).await, 10.0);
+    assert_eq!(value(format!("visits/count?as_of={}&decay=window:5s", NOW + 9_500)).await, 5.0);
+    assert_eq!(value(format!("visits/count?as_of={}", NOW - 1)).await, 0.0);
 }
 
 #[tokio::test]

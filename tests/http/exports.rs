@@ -105,6 +105,51 @@ async fn offsets_of_different_logs_are_not_event_ids() {
 }
 
 #[tokio::test]
+async fn merged_exports_can_be_exported_and_merged_again() {
+    let services =
+        [service_with_visits(0, 100).await, service_with_visits(100, 60).await, service_with_visits(160, 40).await];
+    for (aggregate, question) in [("moments", "moments/merge/count"), ("moments", "moments/merge/quantiles?phi=0.5")] {
+        let mut exports = Vec::new();
+        for service in &services {
+            exports.push(export(service, &format!("{aggregate}/export")).await);
+        }
+        let parts: Vec<&[u8]> = exports.iter().map(Vec::as_slice).collect();
+        let flat = merged(&services[0], question, &parts).await;
+        let combine = format!("{AGGREGATES}/{aggregate}/merge/export");
+        let pair = services[1].post_bytes(&combine, parts[..2].concat()).await;
+        assert_eq!((pair.status.as_u16(), pair.header("content-type")), (200, "application/octet-stream"));
+        let tree = services[2].post_bytes(&combine, [pair.bytes.as_slice(), parts[2]].concat()).await.bytes;
+        let nested = merged(&services[0], question, &[&tree]).await;
+        assert_eq!(nested["logs"], flat["logs"], "{question}");
+        assert_eq!(nested["as_of"].as_array().unwrap().len(), 6, "two partitions of three logs");
+        for number in ["value", "lower", "upper"] {
+            let (nested, flat) = (nested[number].as_f64(), flat[number].as_f64());
+            assert!(
+                nested.zip(flat).is_none_or(|(a, b)| (a - b).abs() <= 1e-9 * b.abs()),
+                "{question}: {nested:?} {flat:?}"
+            );
+        }
+        // What a merged export covers is known: it is not counted twice.
+        let twice = [tree, exports[1].clone()].concat();
+        let (status, problem, detail) = merge_problem(&services[0], question, twice).await;
+        assert_eq!((status, problem.as_str()), (409, "duplicate-export"), "{detail}");
+    }
+    // A method that ignores duplicates accepts overlapping exports of one log, and names each partition once.
+    let (whole, half) =
+        (export(&services[0], "visits/export").await, export(&services[0], "visits/export?partition=1").await);
+    let combined = services[0].post_bytes(&format!("{AGGREGATES}/visits/merge/export"), [whole, half].concat()).await;
+    let answer = merged(&services[0], "visits/merge/count", &[&combined.bytes]).await;
+    assert_eq!((&answer["value"], answer["as_of"].as_array().unwrap().len()), (&json!(100.0), 2));
+    let refused =
+        services[0].post_bytes(&format!("{AGGREGATES}/visits/merge/export?decay=window:1m"), combined.bytes).await;
+    assert_eq!(refused.problem(400), "invalid-query");
+    assert_eq!(
+        services[0].post_bytes(&format!("{AGGREGATES}/visits/merge/export"), Vec::new()).await.problem(400),
+        "invalid-export"
+    );
+}
+
+#[tokio::test]
 async fn foreign_and_damaged_exports_are_refused() {
     let service = service_with_visits(0, 50).await;
     let good = export(&service, "visits/export").await;

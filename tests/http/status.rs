@@ -24,6 +24,7 @@ async fn streams_are_listed_with_their_configuration() {
             "aggregates": [
                 {"name": "visits", "method": "robust", "epsilon": 0.1, "horizon": "10m", "keys": 8},
                 {"name": "moments", "method": "forward", "epsilon": 0.1, "horizon": "10m"},
+                {"name": "addresses", "method": "robust", "epsilon": 0.1, "horizon": "10m", "keys": 8},
             ],
         })
     };

@@ -124,7 +124,7 @@ fn plan_of(filter: FilterSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
     };
     let reader = Arc::new(Reader::new(spec, HashKey::new([9; 16])).unwrap());
     let dedup = DedupSpec::new(filter, Seen::First);
-    let aggregates = vec![visits(), moments()];
+    let aggregates = vec![visits(), moments(), addresses()];
     Arc::new(Plan { reader, max_skew_ms: 60_000, dedup, frequency, aggregates })
 }
 
@@ -145,6 +145,7 @@ fn visits() -> AggregateSpec {
         decay: None,
         horizon_ms: 600_000,
         keys: Some(8),
+        memory: None,
         top: Some(0),
         step: 1.0,
         max: 1.0,
@@ -164,12 +165,20 @@ fn moments() -> AggregateSpec {
         method: ebb_core::Method::Forward,
         decay: Some("exponential:half_life=1h".parse().unwrap()),
         keys: None,
+        memory: None,
         top: None,
         step: 1_000.0,
         max: 4e12,
         ..visits
     })
     .unwrap()
+}
+
+/// Different addresses by campaign.
+fn addresses() -> AggregateSpec {
+    let visits = visits().parameters().clone();
+    let (name, of) = ("addresses".into(), Measure::Distinct(0));
+    AggregateSpec::new(AggregateParameters { name, of, top: None, ..visits }).unwrap()
 }
 
 /// An event `seconds` after [`NOW`].

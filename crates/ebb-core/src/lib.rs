@@ -42,7 +42,7 @@ pub use aggregate::{
     AggregateAnswer, AggregateError, AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec,
     AggregateSpecError, AggregateStatus, ExportError, IncompatibleSketches, KeyCounts, KeyScope, LogDigest,
     MAX_EXPORTS, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT, MAX_TEXT_BYTES, Measure, MergedExports, Method,
-    PartialAggregate, QuantileAnswer, Refusal, Selection, Statistic, TopAnswer, TopName, Weighting,
+    PartialAggregate, QuantileAnswer, QueryTime, Refusal, Selection, Statistic, TopAnswer, TopName, Weighting,
 };
 pub use dedup::{
     ClassForgetting, ClassScale, Cost, DedupSpec, FilterSpec, Forgetting, IsolationSpec, KeyRule, KeyRules,

@@ -1,5 +1,7 @@
 //! Named aggregates end to end: events through shards, answers compared with an exact oracle.
 
+#[path = "aggregates/budget.rs"]
+mod budget;
 #[path = "aggregates/by_key.rs"]
 mod by_key;
 #[path = "aggregates/fixture.rs"]
@@ -12,3 +14,5 @@ mod refusals;
 mod shards;
 #[path = "aggregates/statistics.rs"]
 mod statistics;
+#[path = "aggregates/times.rs"]
+mod times;

@@ -50,6 +50,7 @@ fn aggregating() -> Arc<Plan> {
             decay: Some("exponential:half_life=10s".parse().unwrap()),
             horizon_ms: 60_000,
             keys: Some(2),
+            memory: None,
             top: Some(0),
             step: 0.5,
             max: 8.0,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::compare::{Comparison, decay_text, statistic_name, statistics};
 use super::exact::{ExactAggregate, OBSERVATION_BYTES};
 use super::statistic_check::{Moment, StatisticCheck};
-use ebb_core::{AggregateAnswer, AggregateError, AggregateQuestion, AggregateSpec, KeyScope};
+use ebb_core::{AggregateAnswer, AggregateError, AggregateQuestion, AggregateSpec, KeyScope, QueryTime};
 use ebb_sketch::decay::Decay;
 
 /// One aggregate compared with exact answers.
@@ -70,6 +70,8 @@ impl AggregateCheck {
                     aggregate: self.spec.name().to_owned(),
                     scope: KeyScope::Whole,
                     decay: Some(decay.clone()),
+                    last: None,
+                    time: QueryTime::Newest,
                     statistic,
                 };
                 match query(&self.spec, &question) {
@@ -130,6 +132,7 @@ mod tests {
             decay: None,
             horizon_ms: 60_000,
             keys: None,
+            memory: None,
             top: None,
             step: 1.0,
             max: 1.0,
@@ -142,7 +145,16 @@ mod tests {
             let answer = |_: &AggregateSpec, question: &AggregateQuestion| {
                 let decay = question.decay.clone().unwrap();
                 let result = AggregateResult::Number(Some(estimate));
-                Ok(AggregateAnswer { result, decay, incomplete: false, as_of: Vec::new() })
+                let (time_ms, as_of) = (0, Vec::new());
+                Ok(AggregateAnswer {
+                    result,
+                    decay,
+                    window_events: None,
+                    time_ms,
+                    incomplete: false,
+                    degraded: false,
+                    as_of,
+                })
             };
             checked.compare(Moment { events: moment, time_ms: 0 }, answer);
         }

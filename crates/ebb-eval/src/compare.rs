@@ -18,6 +18,9 @@ const ROUNDING: f64 = 1e-9;
 
 /// The statistics that an aggregate can answer.
 pub(super) fn statistics(parameters: &AggregateParameters) -> Vec<Statistic> {
+    if let Measure::Distinct(_) = parameters.of {
+        return vec![Statistic::Distinct];
+    }
     let mut all = vec![Statistic::Count];
     if parameters.of != Measure::Count {
         all.extend([Statistic::Sum, Statistic::Mean, Statistic::Quantiles(PHIS.to_vec())]);
@@ -50,6 +53,7 @@ pub(super) fn statistic_name(statistic: &Statistic) -> &'static str {
         Statistic::Rank(_) => "rank",
         Statistic::Top { .. } => "top",
         Statistic::Share(_) => "share",
+        Statistic::Distinct => "distinct",
     }
 }
 
@@ -96,6 +100,7 @@ impl Comparison<'_> {
         let truth = match statistic {
             Statistic::Sum => self.exact.sum(),
             Statistic::Mean => self.exact.sum() / self.exact.count(),
+            Statistic::Distinct => self.exact.distinct(),
             _ => self.exact.count(),
         };
         let difference = (estimate.value - truth).abs();

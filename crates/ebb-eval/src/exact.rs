@@ -65,6 +65,12 @@ impl ExactAggregate {
             return;
         }
         let (Some(value), Some(weight)) = (self.value(event), self.weight(event)) else { return };
+        if let Measure::Distinct(index) = self.parameters.of {
+            let Some(text) = event.labels.get(index) else { return };
+            let label = self.number_of(text);
+            self.observations.push(Observation { time_ms: when.time_ms, value, weight, label });
+            return;
+        }
         let is_sampled = matches!(self.parameters.method, Method::Robust | Method::Integral);
         if is_sampled && event.id.is_some_and(|id| !self.ids.insert(id)) {
             return;
@@ -77,7 +83,7 @@ impl ExactAggregate {
     fn value(&self, event: &Event) -> Option<f64> {
         let parameters = &self.parameters;
         let measured = match parameters.of {
-            Measure::Count => return Some(1.0),
+            Measure::Count | Measure::Distinct(_) => return Some(1.0),
             Measure::Value => event.value?,
             Measure::Weight => event.weight?,
             Measure::Number(index) => event.numbers.get(index).copied().flatten()?,
@@ -88,7 +94,8 @@ impl ExactAggregate {
     }
 
     fn weight(&self, event: &Event) -> Option<f64> {
-        if self.parameters.weights == Weighting::Unit || self.parameters.of == Measure::Weight {
+        let is_unweighted = matches!(self.parameters.of, Measure::Weight | Measure::Distinct(_));
+        if self.parameters.weights == Weighting::Unit || is_unweighted {
             return Some(1.0);
         }
         let weight = event.weight.unwrap_or(1.0);
@@ -102,7 +109,10 @@ impl ExactAggregate {
 
     fn label(&mut self, text: &str) -> u32 {
         let end = (0..=text.len().min(MAX_TEXT_BYTES)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        let text = &text[..end];
+        self.number_of(&text[..end])
+    }
+
+    fn number_of(&mut self, text: &str) -> u32 {
         if let Some(number) = self.label_indices.get(text) {
             return *number;
         }
@@ -157,6 +167,16 @@ impl ExactAnswers<'_> {
         self.count
     }
 
+    /// The number of different labels, each with the weight of its latest observation, which is the largest.
+    pub fn distinct(&self) -> f64 {
+        let mut amounts = vec![0.0f64; self.labels.len()];
+        for (one, amount) in &self.weighted {
+            let known = &mut amounts[one.label as usize];
+            *known = known.max(*amount);
+        }
+        amounts.iter().sum()
+    }
+
     pub fn sum(&self) -> f64 {
         self.weighted.iter().map(|(one, amount)| amount * one.value).sum()
     }
@@ -208,6 +228,7 @@ mod tests {
             decay: None,
             horizon_ms: 10_000,
             keys: None,
+            memory: None,
             top: Some(0),
             step: 0.5,
             max: 100.0,

@@ -28,6 +28,8 @@ enum DecayForm {
     Window { width: u64 },
     Exponential { rate: f64 },
     Polynomial { alpha: f64, unit: f64 },
+    Gaussian { sigma: u64 },
+    Logarithmic { unit: u64 },
     Table { points: Vec<(u64, f64)> },
 }
 
@@ -55,7 +57,7 @@ pub enum DecayError {
     /// Text in no known form.
     #[error(
         "{0:?} is not a decay; write window:1h, exponential:half_life=10m, exponential:rate=0.01 (per second), \
-         polynomial:alpha=1.5,unit=1s or table:0s=1,1m=0.5,1h=0"
+         polynomial:alpha=1.5,unit=1s, gaussian:sigma=10m, logarithmic:unit=1m or table:0s=1,1m=0.5,1h=0"
     )]
     Unknown(String),
 }
@@ -87,6 +89,24 @@ impl Decay {
         Ok(Self(DecayForm::Polynomial { alpha: positive("alpha", alpha)?, unit: positive("unit", unit_ms)? }))
     }
 
+    /// exp(-(age / sigma)² / 2): flat at first, then falls faster than any exponential.
+    pub fn gaussian(sigma_ms: u64) -> Result<Self, DecayError> {
+        if sigma_ms == 0 {
+            Err(DecayError::NotPositive("sigma"))
+        } else {
+            Ok(Self(DecayForm::Gaussian { sigma: sigma_ms }))
+        }
+    }
+
+    /// 1 / (1 + ln(1 + age / unit)): falls more slowly than any power.
+    pub fn logarithmic(unit_ms: u64) -> Result<Self, DecayError> {
+        if unit_ms == 0 {
+            Err(DecayError::NotPositive("unit"))
+        } else {
+            Ok(Self(DecayForm::Logarithmic { unit: unit_ms }))
+        }
+    }
+
     /// Linear interpolation between (age, weight) points; the last weight holds beyond the last point.
     pub fn table(points: Vec<(u64, f64)>) -> Result<Self, DecayError> {
         if points.len() < 2 || points.len() > MAX_TABLE_POINTS || points.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
@@ -108,40 +128,38 @@ impl Decay {
             DecayForm::Window { width } => f64::from(u8::from(age_ms < *width)),
             DecayForm::Exponential { rate } => libm::exp(-rate * age_ms as f64),
             DecayForm::Polynomial { alpha, unit } => libm::exp(-alpha * libm::log1p(age_ms as f64 / unit)),
+            DecayForm::Gaussian { sigma } => {
+                let deviations = age_ms as f64 / *sigma as f64;
+                libm::exp(-0.5 * deviations * deviations)
+            }
+            DecayForm::Logarithmic { unit } => 1.0 / (1.0 + libm::log1p(age_ms as f64 / *unit as f64)),
             DecayForm::Table { points } => interpolate(points, age_ms),
         }
     }
 
     /// The rate per millisecond of an exponential decay.
     pub fn rate(&self) -> Option<f64> {
-        match self.0 {
-            DecayForm::Exponential { rate } => Some(rate),
-            DecayForm::Window { .. } | DecayForm::Polynomial { .. } | DecayForm::Table { .. } => None,
-        }
+        if let DecayForm::Exponential { rate } = self.0 { Some(rate) } else { None }
     }
 
     /// The width in milliseconds of a window.
     pub fn width(&self) -> Option<u64> {
-        match self.0 {
-            DecayForm::Window { width } => Some(width),
-            DecayForm::Exponential { .. } | DecayForm::Polynomial { .. } | DecayForm::Table { .. } => None,
-        }
+        if let DecayForm::Window { width } = self.0 { Some(width) } else { None }
     }
 
     /// The power and the unit in milliseconds of a polynomial decay.
     pub fn power(&self) -> Option<(f64, f64)> {
-        match self.0 {
-            DecayForm::Polynomial { alpha, unit } => Some((alpha, unit)),
-            DecayForm::Window { .. } | DecayForm::Exponential { .. } | DecayForm::Table { .. } => None,
-        }
+        if let DecayForm::Polynomial { alpha, unit } = self.0 { Some((alpha, unit)) } else { None }
     }
 
     /// Whether g(a) / g(a + d) never rises with a (log-convex, "smooth") for ages below `horizon_ms`. Value division requires
-    /// it. Exponential and polynomial decays are smooth, windows are not, tables are checked piece by piece.
+    /// it. Exponential, polynomial and logarithmic decays are smooth, windows and Gaussians are not, tables are checked piece
+    /// by piece.
     pub fn is_smooth(&self, horizon_ms: u64) -> bool {
         match &self.0 {
             DecayForm::Window { width } => *width >= horizon_ms,
-            DecayForm::Exponential { .. } | DecayForm::Polynomial { .. } => true,
+            DecayForm::Exponential { .. } | DecayForm::Polynomial { .. } | DecayForm::Logarithmic { .. } => true,
+            DecayForm::Gaussian { .. } => false,
             DecayForm::Table { points } => table_is_smooth(points, horizon_ms),
         }
     }
@@ -182,6 +200,8 @@ impl fmt::Display for Decay {
             DecayForm::Window { width } => write!(f, "window:{}", DurationMs(*width)),
             DecayForm::Exponential { rate } => write!(f, "exponential:rate={}", rate * 1e3),
             DecayForm::Polynomial { alpha, unit } => write!(f, "polynomial:alpha={alpha},unit={}ms", unit),
+            DecayForm::Gaussian { sigma } => write!(f, "gaussian:sigma={}", DurationMs(*sigma)),
+            DecayForm::Logarithmic { unit } => write!(f, "logarithmic:unit={}", DurationMs(*unit)),
             DecayForm::Table { points } => {
                 let points: Vec<String> = points.iter().map(|(age, g)| format!("{}={g}", DurationMs(*age))).collect();
                 write!(f, "table:{}", points.join(","))
@@ -194,7 +214,7 @@ impl FromStr for Decay {
     type Err = DecayError;
 
     /// `window:1h`, `exponential:half_life=10m`, `exponential:rate=0.01` (per second), `polynomial:alpha=1.5,unit=1s`,
-    /// `table:0s=1,1m=0.5,1h=0`.
+    /// `gaussian:sigma=10m`, `logarithmic:unit=1m`, `table:0s=1,1m=0.5,1h=0`.
     fn from_str(text: &str) -> Result<Self, DecayError> {
         let unknown = || DecayError::Unknown(text.into());
         let (form, rest) = text.split_once(':').ok_or_else(unknown)?;
@@ -206,6 +226,8 @@ impl FromStr for Decay {
             ("exponential", [("half_life", value)]) => Self::half_life(ms(value)? as f64),
             ("exponential", [("rate", value)]) => Self::exponential(number(value)? / 1e3),
             ("polynomial", [("alpha", alpha), ("unit", unit)]) => Self::polynomial(number(alpha)?, ms(unit)? as f64),
+            ("gaussian", [("sigma", sigma)]) => Self::gaussian(ms(sigma)?),
+            ("logarithmic", [("unit", unit)]) => Self::logarithmic(ms(unit)?),
             ("table", pairs) if !pairs.is_empty() && pairs.len() == rest.split(',').count() => {
                 Self::table(pairs.iter().map(|(age, g)| Ok((ms(age)?, number(g)?))).collect::<Result<_, DecayError>>()?)
             }
@@ -228,13 +250,26 @@ mod tests {
         assert!((decay("exponential:half_life=10m").weight(1_200_000) - 0.25).abs() < 1e-15);
         assert!((decay("exponential:rate=0.01").weight(100_000) - libm::exp(-1.0)).abs() < 1e-15);
         assert!((decay("polynomial:alpha=2,unit=1s").weight(3_000) - 1.0 / 16.0).abs() < 1e-15);
+        assert!((decay("gaussian:sigma=10s").weight(20_000) - libm::exp(-2.0)).abs() < 1e-15);
+        assert!((decay("logarithmic:unit=1s").weight(1_000) - 1.0 / (1.0 + std::f64::consts::LN_2)).abs() < 1e-15);
+        assert_eq!([decay("gaussian:sigma=1ms"), decay("logarithmic:unit=1ms")].map(|g| g.weight(0)), [1.0, 1.0]);
+        assert!(
+            decay("gaussian:sigma=1ms").weight(u64::MAX) == 0.0 && decay("logarithmic:unit=1ms").weight(u64::MAX) > 0.0
+        );
         let table = decay("table:0s=1,1s=0.5,2s=0");
         assert_eq!([0, 500, 1000, 1500, 2000, 9999].map(|age| table.weight(age)), [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]);
     }
 
     #[test]
     fn displayed_decays_are_parsed_back() {
-        for text in ["window:1h", "exponential:rate=0.01", "polynomial:alpha=1.5,unit=1ms", "table:0ms=1,1m=0.5,1h=0"] {
+        for text in [
+            "window:1h",
+            "exponential:rate=0.01",
+            "polynomial:alpha=1.5,unit=1ms",
+            "gaussian:sigma=10m",
+            "logarithmic:unit=90s",
+            "table:0ms=1,1m=0.5,1h=0",
+        ] {
             let shown = decay(text).to_string();
             assert_eq!(decay(&shown), decay(text), "{shown}");
         }
@@ -260,6 +295,10 @@ mod tests {
             "table:0s=1,1s=-1",
             "table:0s=1,1s=NaN",
             "gaussian:1h",
+            "gaussian:sigma=0s",
+            "gaussian:unit=1s",
+            "logarithmic:unit=0s",
+            "logarithmic:1s",
             "",
         ] {
             assert!(text.parse::<Decay>().is_err(), "{text}");
@@ -270,6 +309,11 @@ mod tests {
     fn only_log_convex_decays_are_smooth() {
         assert!(decay("exponential:half_life=1s").is_smooth(u64::MAX));
         assert!(decay("polynomial:alpha=0.5,unit=1s").is_smooth(u64::MAX));
+        assert!(decay("logarithmic:unit=1s").is_smooth(u64::MAX));
+        assert!(!decay("gaussian:sigma=1s").is_smooth(10_000));
+        let ratio = |g: &Decay, age: u64| g.weight(age) / g.weight(age + 1);
+        let slow = decay("logarithmic:unit=1s");
+        assert!((0..5_000).step_by(50).all(|age| ratio(&slow, age + 50) <= ratio(&slow, age) * (1.0 + 1e-12)));
         assert!(!decay("window:1s").is_smooth(10_000));
         assert!(!decay("table:0s=1,1s=0.5,2s=0.25").is_smooth(10_000));
         assert!(decay("table:0ms=1,1ms=0.5,2ms=0.25,3ms=0.2").is_smooth(10_000));

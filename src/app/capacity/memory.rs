@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use ebb_core::{AggregateSpec, DedupSpec, Event, FilterSpec, Numbers, Plan, Seen, Shard, ViewError};
+use super::table::bytes;
+use ebb_core::{
+    AggregateParameters, AggregateSpec, DedupSpec, Event, FilterSpec, Numbers, Plan, Seen, Shard, ViewError,
+};
 use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::hash::Fingerprint;
@@ -54,24 +57,46 @@ pub(super) fn filter_bytes(filter: &FilterSpec) -> u64 {
     }
 }
 
-/// Folds synthetic events into a shard that has only this aggregate.
+/// The budget of an aggregate or, where its method has none, the memory of as many keys as are configured, each as heavy as
+/// the synthetic stream.
 fn aggregate(plan: &Plan, spec: &AggregateSpec) -> Result<ViewMemory, ViewError> {
+    let given = spec.parameters().clone();
+    let alone = AggregateParameters { keys: None, memory: None, ..given.clone() };
+    let alone = AggregateSpec::new(alone).expect("an aggregate without keys and budget is valid if it is with them");
+    let heavy = measured_bytes(plan, alone)?;
+    let (memory_bytes, note) = match (given.memory, given.keys) {
+        (Some(limit), None) => (limit, format!("maximum; {EVENTS} synthetic events take {}", bytes(heavy))),
+        (Some(limit), Some(keys)) => {
+            let fitting = (limit / 4 * 3).saturating_sub(heavy) / heavy.max(1);
+            let fitting = fitting.min(u64::from(keys));
+            let note = format!(
+                "maximum; {fitting} of {keys} keys with {EVENTS} events each ({}) keep epsilon {}, more share the rest",
+                bytes(heavy),
+                given.epsilon
+            );
+            (limit, note)
+        }
+        (None, None) => (heavy, format!("measured after {EVENTS} synthetic events, without a limit")),
+        (None, Some(keys)) => {
+            let note = format!("{keys} keys with {EVENTS} synthetic events each ({}), without a limit", bytes(heavy));
+            (heavy.saturating_mul(u64::from(keys) + 2), note)
+        }
+    };
+    Ok(ViewMemory { name: format!("aggregate {}", spec.name()), memory_bytes, note })
+}
+
+/// Folds synthetic events into a shard that has only this aggregate.
+fn measured_bytes(plan: &Plan, spec: AggregateSpec) -> Result<u64, ViewError> {
     let filter = FilterSpec::Classic { size: CellLayout::Spread(1024), hashes: 1, share: None };
     let dedup = DedupSpec::new(filter, Seen::Last);
-    let alone = Plan { dedup, frequency: None, aggregates: vec![spec.clone()], ..plan.clone() };
+    let alone = Plan { dedup, frequency: None, aggregates: vec![spec], ..plan.clone() };
     let mut shard = Shard::new(Arc::new(alone), 0)?;
     let mut random = Random::new(1);
     for number in 0..EVENTS {
         let event = synthetic(plan, number, &mut random);
         shard.fold(number, event.time_ms.unwrap_or_default(), Ok(&event));
     }
-    let status = shard.status();
-    let memory_bytes = status.aggregates.iter().map(|aggregate| aggregate.memory_bytes).sum();
-    let keys = status.aggregates.iter().find_map(|aggregate| aggregate.keys);
-    let keys = keys.map(|keys| format!(" of {} keys", keys.keys)).unwrap_or_default();
-    let note =
-        format!("measured after {EVENTS} synthetic events{keys}, spanning {}s", EVENTS as i64 * INTERVAL_MS / 1000);
-    Ok(ViewMemory { name: format!("aggregate {}", spec.name()), memory_bytes, note })
+    Ok(shard.status().aggregates.iter().map(|aggregate| aggregate.memory_bytes).sum())
 }
 
 fn synthetic(plan: &Plan, number: u64, random: &mut Random) -> Event {

@@ -1,7 +1,8 @@
 //! `ebb plan`: the memory that a configuration needs and the errors to expect of it, before it is deployed.
 //!
 //! Filter layouts are those of the service. Error rates and penalties come from `filter::forecast`, which assumes steady
-//! traffic of equally frequent items. The memory of aggregates is measured with synthetic events. All figures are per
+//! traffic of equally frequent items. Aggregates show their memory budget; without one, their
+//! memory is measured with synthetic events. All figures are per
 //! partition unless stated otherwise.
 
 mod memory;

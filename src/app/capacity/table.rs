@@ -146,7 +146,7 @@ pub(super) fn layout(filter: &FilterSpec) -> String {
     }
 }
 
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{} {name}", short(bytes as f64 / *unit as f64)),

@@ -11,7 +11,7 @@ use crate::config::aggregate::{AggregateConfig, MeasureConfig};
 use crate::config::dedup::{CostConfig, PriorConfig};
 use crate::config::service::LimitsConfig;
 use crate::config::stream::{EventConfig, StreamConfig};
-use ebb_core::{AggregateParameters, AggregateSpec, EventSpec, Path, PayloadLimits, Plan, Reader};
+use ebb_core::{AggregateParameters, AggregateSpec, EventSpec, Measure, Path, PayloadLimits, Plan, Reader};
 use ebb_sketch::hash::{HashKey, HashKeys};
 
 pub(super) use dedup::filter_spec;
@@ -68,9 +68,9 @@ fn number_paths(stream: &StreamConfig) -> Vec<Path> {
     distinct(measured.chain(costs).chain(priors))
 }
 
-/// The paths of all fields whose most frequent values aggregates keep, each once.
+/// The paths of all fields whose values aggregates list or count, each once.
 fn label_paths(stream: &StreamConfig) -> Vec<Path> {
-    distinct(stream.aggregates.values().filter_map(|aggregate| aggregate.top.as_ref()))
+    distinct(stream.aggregates.values().flat_map(|aggregate| aggregate.top.iter().chain(&aggregate.distinct)))
 }
 
 /// The paths without repetitions, in their order.
@@ -90,10 +90,12 @@ fn index_of(path: &Path, paths: &[Path]) -> usize {
 
 fn aggregate_specs(stream: &StreamConfig, numbers: &[Path], labels: &[Path]) -> anyhow::Result<Vec<AggregateSpec>> {
     let spec = |(name, config): (&String, &AggregateConfig)| {
+        let given = config.parameters(name, &stream.event, |path| index_of(path, numbers));
         let parameters = AggregateParameters {
             seed: SAMPLING_SEED,
             top: config.top.as_ref().map(|path| index_of(path, labels)),
-            ..config.parameters(name, &stream.event, |path| index_of(path, numbers))
+            of: config.distinct.as_ref().map_or(given.of, |path| Measure::Distinct(index_of(path, labels))),
+            ..given
         };
         AggregateSpec::new(parameters).map_err(|error| anyhow::anyhow!("aggregates.{name}.{}: {error}", error.key()))
     };

@@ -96,6 +96,7 @@ impl utoipa::ToSchema for ExportBytes {}
 /// - `rank`: the share of the events up to `value`; needs `value`
 /// - `top`: the items with at least the share `phi` of the events; needs `phi`, takes `mode`
 /// - `share`: the share of the events that the condition `where` selects; needs `where`
+/// - `distinct`: the number of different values of the field that the aggregate counts
 ///
 /// A parameter that the statistic does not take is refused.
 #[utoipa::path(
@@ -116,13 +117,14 @@ pub(super) async fn show(
     // An unknown aggregate is reported before errors in the query.
     let stream = find(&api, stream, &aggregate)?;
     let mut query = AggregateQuery::parse(query)?;
-    let (decay, selection, statistic) = (query.decay()?, query.selection(stream)?, query.statistic(name)?);
+    let (decay, last, time) = (query.decay()?, query.last()?, query.time()?);
+    let (selection, statistic) = (query.selection(stream)?, query.statistic(name)?);
     let stream = &stream.restricted_to(selection.partition)?;
     api.require_ready()?;
     let at_least = &selection.at_least;
     let answering = first_known(selection.scopes, |scope| {
         let (aggregate, decay, statistic) = (aggregate.clone(), decay.clone(), statistic.clone());
-        stream.aggregate(AggregateQuestion { aggregate, scope, decay, statistic }, at_least)
+        stream.aggregate(AggregateQuestion { aggregate, scope, decay, last, time, statistic }, at_least)
     });
     let answer = in_time(&mut deadline, at_least, answering).await?;
     Ok(json(&AggregateResponse::from_stream(stream, (&aggregate, name), answer)))
@@ -153,11 +155,46 @@ pub(super) async fn merge(
     let stream = find(&api, stream, &aggregate)?;
     let query = AggregateQuery::parse(query)?;
     query.require_merge()?;
-    let (decay, statistic) = (query.decay()?, query.statistic(name)?);
+    let (decay, last, time) = (query.decay()?, query.last()?, query.time()?);
+    let (scope, statistic) = (KeyScope::Whole, query.statistic(name)?);
     let exports = body::read_bytes(request, api.limits.max_body_bytes, &mut deadline).await?;
-    let question = AggregateQuestion { aggregate: aggregate.clone(), scope: KeyScope::Whole, decay, statistic };
+    let question = AggregateQuestion { aggregate: aggregate.clone(), scope, decay, last, time, statistic };
     let merged = in_time(&mut deadline, &AtLeast::Anywhere, stream.merge(question, exports)).await?;
     Ok(json(&AggregateResponse::from_exports((&aggregate, name), merged)))
+}
+
+/// Merge exports into an export
+///
+/// Combines the exports in the body: one or more, concatenated, from aggregates with the same specification and hash key.
+/// The result covers what they cover and can be merged again, so that regions can be combined step by step.
+#[utoipa::path(
+    post,
+    path = "/v1/streams/{stream}/aggregates/{aggregate}/merge/export",
+    operation_id = "combine_exports",
+    tag = "exports",
+    params(
+        ("stream" = String, Path, description = "Name of a stream", example = "clicks"),
+        ("aggregate" = String, Path, description = "Name of an aggregate", example = "spend"),
+    ),
+    request_body(content = ExportBytes, content_type = "application/octet-stream"),
+    responses(
+        (status = 200, description = "One export", body = ExportBytes, content_type = "application/octet-stream"),
+        ProblemResponses
+    ),
+)]
+pub(super) async fn combine(
+    State(api): State<Arc<Api>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    query: AggregateQueryResult,
+    request: Request,
+) -> Result<Response, Problem> {
+    let mut deadline = RequestDeadline::start(&api.limits);
+    let Path((stream, aggregate)) = path.map_err(|_| invalid_path())?;
+    let stream = find(&api, stream, &aggregate)?;
+    AggregateQuery::parse(query)?.require_none()?;
+    let exports = body::read_bytes(request, api.limits.max_body_bytes, &mut deadline).await?;
+    let bytes = in_time(&mut deadline, &AtLeast::Anywhere, stream.combine(&aggregate, exports)).await?;
+    Ok(export_response(bytes))
 }
 
 /// Export an aggregate
@@ -195,10 +232,13 @@ pub(super) async fn export(
     api.require_ready()?;
     let at_least = &selection.at_least;
     let exporting = first_known(selection.scopes, |scope| stream.export(&aggregate, scope, at_least));
-    let bytes = in_time(&mut deadline, at_least, exporting).await?;
+    Ok(export_response(in_time(&mut deadline, at_least, exporting).await?))
+}
+
+fn export_response(bytes: Vec<u8>) -> Response {
     let mut response = bytes.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, EXPORT_MEDIA_TYPE);
-    Ok(response)
+    response
 }
 
 /// The stream of a path, if it has the aggregate.
@@ -258,6 +298,9 @@ impl From<AggregateError> for Problem {
             AggregateError::NotByKey
             | AggregateError::NotKept { .. }
             | AggregateError::OtherDecay { .. }
+            | AggregateError::Past { .. }
+            | AggregateError::NoWindows { .. }
+            | AggregateError::NoEvents
             | AggregateError::Value(_)
             | AggregateError::Query(_)
             | AggregateError::Mixed(_) => ProblemKind::Unanswerable,

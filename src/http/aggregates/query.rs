@@ -12,7 +12,8 @@ use super::super::fields::{AtLeastField, query_partition};
 use super::super::problem::{Problem, ProblemKind};
 use super::super::routes::parse_query;
 use crate::workers::{AtLeast, Stream};
-use ebb_core::{KeyScope, Statistic};
+use ebb_core::{KeyScope, QueryTime, Statistic};
+use ebb_sketch::aggregate::MAX_TIME_MS;
 use ebb_sketch::aggregate::answer::TopMode;
 use ebb_sketch::aggregate::predicate::PredicateError;
 use ebb_sketch::decay::{Decay, DecayError};
@@ -31,11 +32,12 @@ pub(crate) enum StatisticName {
     Rank,
     Top,
     Share,
+    Distinct,
 }
 
 impl StatisticName {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Sum, Self::Count, Self::Mean, Self::Quantiles, Self::Rank, Self::Top, Self::Share];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Sum, Self::Count, Self::Mean, Self::Quantiles, Self::Rank, Self::Top, Self::Share, Self::Distinct];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -46,13 +48,14 @@ impl StatisticName {
             Self::Rank => "rank",
             Self::Top => "top",
             Self::Share => "share",
+            Self::Distinct => "distinct",
         }
     }
 
     /// The parameters that belong to this statistic alone.
     fn parameters(self) -> &'static [&'static str] {
         match self {
-            Self::Sum | Self::Count | Self::Mean => &[],
+            Self::Sum | Self::Count | Self::Mean | Self::Distinct => &[],
             Self::Quantiles => &["phi"],
             Self::Rank => &["value"],
             Self::Top => &["phi", "mode"],
@@ -67,10 +70,22 @@ impl StatisticName {
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct AggregateQuery {
     /// How old events lose weight: `window:1h`, `exponential:half_life=10m`, `exponential:rate=0.01` (per second),
-    /// `polynomial:alpha=1.5,unit=1s` or `table:0s=1,1m=0.5,1h=0`. The default is the configured decay, or the whole
-    /// horizon.
+    /// `polynomial:alpha=1.5,unit=1s`, `gaussian:sigma=10m`, `logarithmic:unit=1m` or `table:0s=1,1m=0.5,1h=0`. The
+    /// default is the configured decay, or the whole horizon.
     #[param(format = "ebb-decay", example = "window:1m")]
     decay: Option<String>,
+    /// The event time at which the decay is applied, if the newest event is not later: an idle stream decays. Milliseconds
+    /// since 1970, or a time such as `2026-11-18T05:00:00Z`. The default is the time of the newest event.
+    #[param(format = "ebb-time")]
+    now: Option<String>,
+    /// The event time at which the decay is applied, in the past too: later events are left out (`robust` and `cascade`).
+    /// Written like `now`, and instead of it.
+    #[param(format = "ebb-time")]
+    as_of: Option<String>,
+    /// Instead of `decay`: only the newest events, about this many by their weight (`robust`, `cascade` and `levels`). They
+    /// are found as a window of time, which the answer names.
+    #[param(value_type = Option<u64>, minimum = 1)]
+    last: Option<String>,
     /// Only events of this key, if the aggregate is kept by key.
     key: Option<String>,
     /// Only events of keys without a sketch of their own.
@@ -90,8 +105,8 @@ pub(in crate::http) struct AggregateQuery {
     /// Required for `rank`: the largest value of the events to count.
     #[param(value_type = Option<f64>)]
     value: Option<String>,
-    /// Required for `share`: comparisons of value or weight, joined by `and`, `or` and parentheses, such as
-    /// `value >= 0.25 and (weight < 5 or value = 7)`.
+    /// Required for `share`: comparisons of value or weight, joined by `and`, `or`, `not` and parentheses, such as
+    /// `value >= 0.25 and not (weight < 5 or value = 7)`.
     #[param(format = "ebb-predicate")]
     r#where: Option<String>,
     /// For `top`: whether the result may contain items slightly below `phi` (`no-false-negatives`, the default) or may
@@ -148,6 +163,9 @@ impl ToSchema for Phi {}
 /// The parameters that select events.
 const SELECTION: [&str; 4] = ["key", "part", "partition", "at_least"];
 
+/// The parameters of every statistic.
+const COMMON: [&str; 4] = ["decay", "last", "now", "as_of"];
+
 /// The parameters of an export, which contains everything the aggregate keeps of the selected events.
 pub(super) struct ExportParams;
 
@@ -202,6 +220,29 @@ impl AggregateQuery {
         })
     }
 
+    /// The number of newest events to cover.
+    pub(super) fn last(&self) -> Result<Option<u64>, Problem> {
+        let Some(last) = &self.last else { return Ok(None) };
+        let invalid = |detail: &'static str| Err(Problem::new(ProblemKind::InvalidQuery, detail));
+        match last.parse() {
+            Ok(_) if self.decay.is_some() => invalid("last= is a window of its own: leave out decay="),
+            Ok(events) if events > 0 => Ok(Some(events)),
+            _ => invalid("last: expected a number of events, such as 1000"),
+        }
+    }
+
+    pub(super) fn time(&self) -> Result<QueryTime, Problem> {
+        match (&self.now, &self.as_of) {
+            (None, None) => Ok(QueryTime::Newest),
+            (Some(now), None) => Ok(QueryTime::NotBefore(parse_time("now", now)?)),
+            (None, Some(as_of)) => Ok(QueryTime::At(parse_time("as_of", as_of)?)),
+            (Some(_), Some(_)) => {
+                let detail = "now= and as_of= both set the time of the question: send one of them";
+                Err(Problem::new(ProblemKind::InvalidQuery, detail))
+            }
+        }
+    }
+
     fn key_scopes(&self, stream: &Stream) -> Result<Vec<KeyScope>, Problem> {
         match (&self.key, self.part) {
             (None, None) => Ok(vec![KeyScope::Whole]),
@@ -217,7 +258,7 @@ impl AggregateQuery {
     /// The statistic with its parameters.
     pub(in crate::http) fn statistic(&self, name: StatisticName) -> Result<Statistic, Problem> {
         let is_accepted = |parameter: &str| {
-            parameter == "decay" || SELECTION.contains(&parameter) || name.parameters().contains(&parameter)
+            COMMON.contains(&parameter) || SELECTION.contains(&parameter) || name.parameters().contains(&parameter)
         };
         self.refuse_unless(is_accepted, name.as_str())?;
         let required = |value: &Option<String>, parameter: &str, example: &str| {
@@ -228,6 +269,7 @@ impl AggregateQuery {
             StatisticName::Sum => Statistic::Sum,
             StatisticName::Count => Statistic::Count,
             StatisticName::Mean => Statistic::Mean,
+            StatisticName::Distinct => Statistic::Distinct,
             StatisticName::Quantiles => Statistic::Quantiles(parse_phis(&required(&self.phi, "phi", "phi=0.5")?)?),
             StatisticName::Rank => {
                 let value = parse_number(&required(&self.value, "value", "value=10")?);
@@ -256,6 +298,11 @@ impl AggregateQuery {
         self.refuse_unless(|parameter| SELECTION.contains(&parameter), "an export")
     }
 
+    /// An export of merged exports covers what they cover.
+    pub(super) fn require_none(&self) -> Result<(), Problem> {
+        self.refuse_unless(|_| false, "an export of merged exports")
+    }
+
     /// The events of a merge were selected when the exports were made.
     pub(super) fn require_merge(&self) -> Result<(), Problem> {
         self.refuse_unless(
@@ -268,6 +315,9 @@ impl AggregateQuery {
     fn refuse_unless(&self, is_accepted: impl Fn(&str) -> bool, operation: &str) -> Result<(), Problem> {
         let present = [
             ("decay", self.decay.is_some()),
+            ("last", self.last.is_some()),
+            ("now", self.now.is_some()),
+            ("as_of", self.as_of.is_some()),
             ("key", self.key.is_some()),
             ("part", self.part.is_some()),
             ("partition", self.partition.is_some()),
@@ -290,6 +340,16 @@ impl AggregateQuery {
 /// A finite JSON number: Rust's parser also accepts `inf`, `NaN` and `+1`.
 fn parse_number(text: &str) -> Option<f64> {
     serde_json::from_str::<serde_json::Number>(text).ok()?.as_f64().filter(|number| number.is_finite())
+}
+
+/// Milliseconds since 1970, or an RFC 3339 time.
+fn parse_time(parameter: &str, text: &str) -> Result<i64, Problem> {
+    let whole = text.parse().ok();
+    let time_ms = whole.or_else(|| text.parse().ok().map(|time: jiff::Timestamp| time.as_millisecond()));
+    time_ms.filter(|time_ms: &i64| time_ms.unsigned_abs() <= MAX_TIME_MS as u64).ok_or_else(|| {
+        let detail = format!("{parameter}: expected milliseconds since 1970, or a time such as 2026-11-18T05:00:00Z");
+        Problem::new(ProblemKind::InvalidQuery, detail)
+    })
 }
 
 fn parse_phis(text: &str) -> Result<Vec<f64>, Problem> {

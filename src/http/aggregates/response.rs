@@ -19,6 +19,14 @@ pub(in crate::http) struct AggregateResponse {
     decay: String,
     #[serde(flatten)]
     result: StatisticResponse,
+    /// For `last`: how many events there are in the window that was applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_events: Option<EstimateResponse>,
+    /// The event time at which the decay was applied.
+    time_ms: i64,
+    /// True if the error is larger than configured because the aggregate reached its memory budget; `guarantee` states the
+    /// error in force.
+    degraded: bool,
     /// True if part of the requested events is no longer kept or some partitions did not answer: the result covers the
     /// rest.
     incomplete: bool,
@@ -158,6 +166,9 @@ impl AggregateResponse {
             statistic,
             decay: answer.decay.to_string(),
             result: answer.result.into(),
+            window_events: answer.window_events.map(EstimateResponse::from),
+            time_ms: answer.time_ms,
+            degraded: answer.degraded,
             incomplete: answer.incomplete,
             as_of: answer.as_of.into_iter().map(AsOfResponse::from).collect(),
             partitions: None,

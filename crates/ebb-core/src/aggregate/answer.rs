@@ -13,7 +13,7 @@ use super::question::{
 use super::sketch::{QueryPoint, SampledField, Sketch};
 use super::spec::AggregateSpec;
 use ebb_sketch::aggregate::QueryError;
-use ebb_sketch::aggregate::answer::{Estimate, Quantile, TopMode};
+use ebb_sketch::aggregate::answer::{Estimate, Guarantee, Quantile, TopMode};
 use ebb_sketch::aggregate::predicate::{Field, Predicate};
 use ebb_sketch::aggregate::reading::{CellLabels, CellTotals, CellValues};
 use ebb_sketch::aggregate::robust::SampleReading;
@@ -35,7 +35,7 @@ impl AggregateSpec {
         question: &AggregateQuestion,
         partials: Vec<PartialAggregate>,
     ) -> Result<AggregateAnswer, AggregateError> {
-        let decay = question.decay.clone().unwrap_or_else(|| self.decay.clone());
+        let mut decay = question.decay.clone().unwrap_or_else(|| self.decay.clone());
         if self.parameters().method == Method::Integral && decay != self.decay {
             return Err(AggregateError::OtherDecay {
                 requested: decay.to_string(),
@@ -46,7 +46,13 @@ impl AggregateSpec {
         if sketches.is_empty() {
             return Err(AggregateError::NoSuchKey);
         }
-        let now_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max().unwrap_or(0);
+        let newest_ms = as_of.iter().filter_map(|as_of| as_of.time_ms).max();
+        let now_ms = question.time.resolve(newest_ms);
+        self.check_past(now_ms, newest_ms)?;
+        let mut sketches = sketches;
+        let window = question.last.map(|events| self.window_of(events, &mut sketches, now_ms)).transpose()?;
+        let (window, window_events) = window.unzip();
+        decay = window.unwrap_or(decay);
         let missed = missed_ms.is_some_and(|missed_ms| self.reaches(&decay, now_ms, missed_ms));
         let mut combined =
             CombinedSketches { spec: self, sketches, moment: QueryPoint { now_ms, decay: &decay }, texts };
@@ -54,8 +60,22 @@ impl AggregateSpec {
         if missed {
             result.mark_incomplete();
         }
-        let incomplete = result.is_incomplete();
-        Ok(AggregateAnswer { result, decay, incomplete, as_of })
+        let is_coarser = combined.sketches.iter().any(|sketch| sketch.coarseness() > 0);
+        let (incomplete, degraded) = (result.is_incomplete(), is_coarser && !result.is_exact());
+        Ok(AggregateAnswer { result, decay, window_events, time_ms: now_ms, incomplete, degraded, as_of })
+    }
+
+    /// Refuses times before the newest event where later events cannot be left out.
+    fn check_past(&self, requested_ms: i64, newest_ms: Option<i64>) -> Result<(), AggregateError> {
+        let what = match (self.parameters().method, self.parameters().of) {
+            (_, Measure::Distinct(_)) => "distinct",
+            (Method::Robust | Method::Cascade, _) => return Ok(()),
+            (method, _) => method.name(),
+        };
+        match newest_ms.filter(|newest| requested_ms < *newest) {
+            Some(newest_ms) => Err(AggregateError::Past { what, requested_ms, newest_ms }),
+            None => Ok(()),
+        }
     }
 
     /// Whether an event of `time_ms` would still have a weight in the answer.
@@ -68,6 +88,28 @@ impl AggregateSpec {
 
 impl CombinedSketches<'_> {
     fn read(&mut self, statistic: &Statistic) -> Result<AggregateResult, AggregateError> {
+        match (self.spec.parameters().of, statistic) {
+            (Measure::Distinct(_), Statistic::Distinct) => {
+                return Ok(AggregateResult::Number(Some(self.distinct()?)));
+            }
+            (Measure::Distinct(_), _) => {
+                let (missing, hint) = ("events, only different values", "ask for distinct");
+                return Err(AggregateError::NotKept { missing, hint });
+            }
+            (_, Statistic::Distinct) => {
+                return Err(AggregateError::NotKept { missing: "different values", hint: "configure distinct: FIELD" });
+            }
+            (Measure::Count | Measure::Value | Measure::Weight | Measure::Number(_), _) => {}
+        }
+        self.read_events(statistic)
+    }
+
+    fn distinct(&self) -> Result<Estimate, QueryError> {
+        let sketch = self.sketches.first().ok_or(QueryError::NotKept("sketch"))?;
+        sketch.distinct(self.moment)
+    }
+
+    fn read_events(&mut self, statistic: &Statistic) -> Result<AggregateResult, AggregateError> {
         let sums_events = self.spec.parameters().of == Measure::Count;
         match statistic {
             Statistic::Count => Ok(AggregateResult::Number(Some(self.count()?))),
@@ -85,6 +127,7 @@ impl CombinedSketches<'_> {
             Statistic::Rank(value) => self.rank(*value),
             Statistic::Top { phi, mode } => self.top(*phi, *mode),
             Statistic::Share(predicate) => self.share(predicate),
+            Statistic::Distinct => Ok(AggregateResult::Number(Some(self.distinct()?))),
         }
     }
 
@@ -101,32 +144,19 @@ impl CombinedSketches<'_> {
     }
 
     fn totals(&self) -> Result<CellTotals, QueryError> {
-        self.joined(|sketch| sketch.totals(self.moment), CellTotals::merge)
+        joined(&self.sketches, |sketch| sketch.totals(self.moment), CellTotals::merge)
     }
 
     fn values(&self) -> Result<CellValues, QueryError> {
-        self.joined(|sketch| sketch.values(self.moment), CellValues::merge)
+        joined(&self.sketches, |sketch| sketch.values(self.moment), CellValues::merge)
     }
 
     fn labels(&self) -> Result<CellLabels, QueryError> {
-        self.joined(|sketch| sketch.labels(self.moment), CellLabels::merge)
-    }
-
-    fn joined<T>(
-        &self,
-        read: impl Fn(&Sketch) -> Result<T, QueryError>,
-        join: impl Fn(T, T) -> T,
-    ) -> Result<T, QueryError> {
-        let mut readings = self.sketches.iter().map(read);
-        let first = readings.next().unwrap_or(Err(QueryError::NotKept("sketch")))?;
-        readings.try_fold(first, |all, next| Ok(join(all, next?)))
+        joined(&self.sketches, |sketch| sketch.labels(self.moment), CellLabels::merge)
     }
 
     fn count(&mut self) -> Result<Estimate, AggregateError> {
-        Ok(match self.sample(SampledField::Main)? {
-            Some(answers) => answers.weight(),
-            None => self.totals()?.count(),
-        })
+        Ok(count_of(&mut self.sketches, self.moment)?)
     }
 
     fn sum(&mut self) -> Result<Estimate, AggregateError> {
@@ -226,6 +256,26 @@ impl CombinedSketches<'_> {
     }
 }
 
+/// Reads all sketches and joins the readings.
+fn joined<T>(
+    sketches: &[Sketch],
+    read: impl Fn(&Sketch) -> Result<T, QueryError>,
+    join: impl Fn(T, T) -> T,
+) -> Result<T, QueryError> {
+    let mut readings = sketches.iter().map(read);
+    let first = readings.next().unwrap_or(Err(QueryError::NotKept("sketch")))?;
+    readings.try_fold(first, |all, next| Ok(join(all, next?)))
+}
+
+/// The weighted number of events.
+pub(super) fn count_of(sketches: &mut [Sketch], at: QueryPoint<'_>) -> Result<Estimate, QueryError> {
+    let sampled = sketches.first_mut().and_then(|sketch| sketch.sample(at, SampledField::Main)).transpose()?;
+    match sampled {
+        Some(answers) => Ok(answers.weight()),
+        None => Ok(joined(sketches, |sketch| sketch.totals(at), CellTotals::merge)?.count()),
+    }
+}
+
 /// Merges items of the same text: after a key rotation a text may have two labels.
 fn merge_same_text(items: Vec<TopAnswer>) -> Vec<TopAnswer> {
     let mut all: Vec<TopAnswer> = Vec::with_capacity(items.len());
@@ -249,6 +299,16 @@ impl AggregateResult {
             Self::Number(number) => number.iter_mut().for_each(|number| number.incomplete = true),
             Self::Quantiles(quantiles) => quantiles.iter_mut().for_each(|quantile| quantile.incomplete = true),
             Self::Top { total, .. } => total.incomplete = true,
+        }
+    }
+
+    /// Whether the true value is known.
+    fn is_exact(&self) -> bool {
+        let is_exact = |guarantee: &Guarantee| *guarantee == Guarantee::Exact;
+        match self {
+            Self::Number(number) => number.is_none_or(|number| is_exact(&number.guarantee)),
+            Self::Quantiles(quantiles) => quantiles.iter().all(|quantile| is_exact(&quantile.guarantee)),
+            Self::Top { guarantee, .. } => is_exact(guarantee),
         }
     }
 

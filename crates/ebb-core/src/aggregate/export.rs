@@ -1,53 +1,38 @@
 //! Exports of aggregates, for merging across instances.
 //!
-//! An export is a sealed block behind its length, so that concatenated exports are several exports. It names its log and
-//! its partitions.
+//! An export is a sealed block behind its length, so that concatenated exports are several exports. It names the logs and
+//! partitions that it covers. Exports merge into an export, so that regions can be combined step by step.
 //!
 //! - X1: an export is read only by an aggregate of the same specification under the same hash key.
 //! - X2: events that would be counted twice are refused, unless the method ignores duplicates.
 //! - X3: without event ids, exports of different logs are refused, because positions identify events only within a log.
 //! - X4: an export contains neither the hash key nor anything derived from it but a one-way digest.
 
+use super::export_source::{ExportSource, LogDigest, read_one_log, read_time, write_time};
 use super::label_texts::LabelTexts;
 use super::method::{Measure, Method, Selection};
 use super::partial::PartialAggregate;
 use super::question::{AggregateError, KeyScope};
+use super::sketch::SketchFormat;
 use super::spec::AggregateSpec;
 use crate::event_spec::Path;
-use crate::offset::AsOf;
-use crate::offset::NextOffset;
 use crate::plan::Plan;
-use ebb_sketch::aggregate::MAX_TIME_MS;
-use ebb_sketch::aggregate::SpecEncoding;
 use ebb_sketch::codec::{CodecError, Kind, Reader, Writer};
-use ebb_sketch::hash::Fingerprint;
 
 /// Maximum number of exports that can be merged into one answer.
 pub const MAX_EXPORTS: usize = 256;
 
 const FRAME: Kind = *b"ebbx";
 const KIND: Kind = *b"aexp";
-const VERSION: u16 = 1;
-
-/// A digest that identifies a log without naming it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogDigest(pub [u8; 16]);
-
-/// A [`KeyScope`] with a digest in place of the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ExportScope {
-    Whole,
-    Other,
-    Key([u8; 16]),
-}
+const VERSION: u16 = 2;
+/// Exports of this version cover one log, and their sketches are never coarsened.
+const VERSION_OF_ONE_LOG: u16 = 1;
 
 /// One export, decoded.
 #[derive(Debug)]
 struct AggregateExport {
-    log: LogDigest,
-    /// Number of partitions of the log.
-    partitions: u32,
-    scope: ExportScope,
+    /// At least one, in the order of the positions of `partial`.
+    sources: Vec<ExportSource>,
     partial: PartialAggregate,
 }
 
@@ -119,24 +104,41 @@ impl Plan {
         partials: Vec<PartialAggregate>,
     ) -> Result<Vec<u8>, AggregateError> {
         let (index, _) = self.aggregate(aggregate)?;
-        let scope = match scope {
-            KeyScope::Whole => ExportScope::Whole,
-            KeyScope::Other => ExportScope::Other,
-            KeyScope::Key(key) => ExportScope::Key(key_digest(key)),
-        };
+        let scope = scope.into();
         let partial = PartialAggregate::combine(partials)?;
         if partial.sketches.is_empty() {
             return Err(AggregateError::NoSuchKey);
         }
-        let block = AggregateExport { log, partitions, scope, partial }.seal(&self.export_identity(index));
-        let mut framed = FRAME.to_vec();
-        framed.extend_from_slice(&(block.len() as u64).to_le_bytes());
-        framed.extend_from_slice(&block);
-        Ok(framed)
+        let sources = partial.as_of.iter().map(|as_of| ExportSource { log, partitions, scope, as_of: *as_of });
+        let export = AggregateExport { sources: sources.collect(), partial };
+        Ok(export.frame(&self.export_identity(index)))
     }
 
     /// Reads concatenated exports and checks that they can be merged.
     pub fn merge_exports(&self, aggregate: &str, bytes: &[u8]) -> Result<MergedExports, AggregateError> {
+        let exports = self.read_exports(aggregate, bytes)?;
+        let sources = exports.iter().flat_map(|export| &export.sources);
+        let logs = sources.map(|source| (source.log, source.partitions)).collect();
+        Ok(MergedExports { partials: exports.into_iter().map(|export| export.partial).collect(), logs })
+    }
+
+    /// Merges concatenated exports into one export, which covers all that they cover and merges like any other.
+    pub fn combine_exports(&self, aggregate: &str, bytes: &[u8]) -> Result<Vec<u8>, AggregateError> {
+        let exports = self.read_exports(aggregate, bytes)?;
+        let mut sources: Vec<ExportSource> = Vec::new();
+        for source in exports.iter().flat_map(|export| &export.sources) {
+            match sources.iter_mut().find(|known| known.is_same(source)) {
+                None => sources.push(*source),
+                Some(known) if known.as_of.next < source.as_of.next => known.as_of = source.as_of,
+                Some(_) => {}
+            }
+        }
+        let partial = PartialAggregate::combine(exports.into_iter().map(|export| export.partial))?;
+        let partial = PartialAggregate { as_of: sources.iter().map(|source| source.as_of).collect(), ..partial };
+        Ok(AggregateExport { sources, partial }.frame(&self.export_identity(self.aggregate(aggregate)?.0)))
+    }
+
+    fn read_exports(&self, aggregate: &str, bytes: &[u8]) -> Result<Vec<AggregateExport>, AggregateError> {
         let (index, spec) = self.aggregate(aggregate)?;
         let identity = self.export_identity(index);
         let mut exports = Vec::new();
@@ -144,18 +146,16 @@ impl Plan {
             exports.push(AggregateExport::open(spec, &identity, block, number)?);
         }
         self.check_compatible(spec, &exports)?;
-        let logs =
-            exports.iter().flat_map(|export| export.partial.as_of.iter().map(|_| (export.log, export.partitions)));
-        let logs = logs.collect();
-        Ok(MergedExports { partials: exports.into_iter().map(|export| export.partial).collect(), logs })
+        Ok(exports)
     }
 
     fn check_compatible(&self, spec: &AggregateSpec, exports: &[AggregateExport]) -> Result<(), ExportError> {
         let method = spec.parameters().method;
-        let Some(first) = exports.first() else { return Err(ExportError::Missing) };
+        let mut sources = exports.iter().flat_map(|export| &export.sources);
+        let Some(first) = sources.next() else { return Err(ExportError::Missing) };
         if method.ignores_repeats() {
             let has_ids = self.reader.spec().id.is_some();
-            let is_one_log = exports.iter().all(|export| export.log == first.log);
+            let is_one_log = sources.all(|source| source.log == first.log);
             return if !has_ids && !is_one_log { Err(ExportError::NoIds) } else { Ok(()) };
         }
         for (later, export) in exports.iter().enumerate() {
@@ -185,10 +185,15 @@ impl Plan {
             Measure::Value => event.value.as_ref(),
             Measure::Weight => event.weight.as_ref(),
             Measure::Number(index) => event.numbers.get(index),
+            Measure::Distinct(index) => event.labels.get(index),
         });
         path(event.weight.as_ref().filter(|_| parameters.counts_by_weight()));
         path(parameters.top.and_then(|index| event.labels.get(index)));
-        writer.u8(u8::from(parameters.of == Measure::Count));
+        writer.u8(match parameters.of {
+            Measure::Value | Measure::Weight | Measure::Number(_) => 0,
+            Measure::Count => 1,
+            Measure::Distinct(_) => 2,
+        });
         writer.u8(u8::from(parameters.over == Selection::Unique));
         writer.bytes(parameters.method.name().as_bytes());
         writer.bytes(parameters.fixed_decay().as_bytes());
@@ -201,6 +206,36 @@ impl Plan {
         writer.u64(parameters.seed);
         writer.raw(&self.reader.key_digest().0);
         *blake3::hash(&writer.seal()).as_bytes()
+    }
+}
+
+#[cfg(test)]
+impl Plan {
+    /// An export as version 1 wrote it.
+    pub(super) fn export_of_one_log(
+        &self,
+        aggregate: &str,
+        log: (LogDigest, u32),
+        partial: &PartialAggregate,
+    ) -> Vec<u8> {
+        let mut writer = Writer::new(KIND, VERSION_OF_ONE_LOG);
+        writer.raw(&self.export_identity(self.aggregate(aggregate).unwrap().0));
+        writer.raw(&log.0.0);
+        writer.u32(log.1);
+        writer.raw(&[0; 17]);
+        writer.varint(partial.as_of.len() as u64);
+        for as_of in &partial.as_of {
+            writer.u32(as_of.partition);
+            writer.u64(as_of.next.0);
+            write_time(&mut writer, as_of.time_ms);
+        }
+        write_time(&mut writer, partial.missed_ms);
+        LabelTexts::encode_map(&partial.texts, &mut writer);
+        writer.varint(partial.sketches.len() as u64);
+        let format = SketchFormat::EXPORT.without_coarseness();
+        partial.sketches.iter().for_each(|sketch| sketch.write(&mut writer, format));
+        let block = writer.seal();
+        [FRAME.as_slice(), &(block.len() as u64).to_le_bytes(), &block].concat()
     }
 }
 
@@ -223,46 +258,31 @@ fn frames(mut bytes: &[u8]) -> Result<Vec<&[u8]>, ExportError> {
     Ok(blocks)
 }
 
-/// A one-way digest of a key.
-fn key_digest(key: Fingerprint) -> [u8; 16] {
-    let hash = blake3::derive_key("ebb aggregate export: key", &key.0.to_le_bytes());
-    std::array::from_fn(|index| hash[index])
-}
-
 impl AggregateExport {
     /// A partition whose events are in both exports.
     fn overlaps(&self, other: &Self) -> Option<u32> {
-        let is_disjoint = match (self.scope, other.scope) {
-            (ExportScope::Whole, _) | (_, ExportScope::Whole) => false,
-            (mine, theirs) => mine != theirs,
-        };
-        let is_shared = |partition: &u32| other.partial.as_of.iter().any(|as_of| as_of.partition == *partition);
-        let mut mine = self.partial.as_of.iter().map(|as_of| as_of.partition);
-        if self.log != other.log || is_disjoint { None } else { mine.find(is_shared) }
+        let shared = self.sources.iter().find(|mine| other.sources.iter().any(|theirs| mine.overlaps(theirs)));
+        shared.map(|source| source.as_of.partition)
+    }
+
+    /// The sealed block behind its length.
+    fn frame(&self, identity: &[u8; 32]) -> Vec<u8> {
+        let block = self.seal(identity);
+        let mut framed = FRAME.to_vec();
+        framed.extend_from_slice(&(block.len() as u64).to_le_bytes());
+        framed.extend_from_slice(&block);
+        framed
     }
 
     fn seal(&self, identity: &[u8; 32]) -> Vec<u8> {
         let mut writer = Writer::new(KIND, VERSION);
         writer.raw(identity);
-        writer.raw(&self.log.0);
-        writer.u32(self.partitions);
-        let (scope, key) = match self.scope {
-            ExportScope::Whole => (0, [0; 16]),
-            ExportScope::Other => (1, [0; 16]),
-            ExportScope::Key(key) => (2, key),
-        };
-        writer.u8(scope);
-        writer.raw(&key);
-        writer.varint(self.partial.as_of.len() as u64);
-        for as_of in &self.partial.as_of {
-            writer.u32(as_of.partition);
-            writer.u64(as_of.next.0);
-            write_time(&mut writer, as_of.time_ms);
-        }
+        writer.varint(self.sources.len() as u64);
+        self.sources.iter().for_each(|source| source.encode(&mut writer));
         write_time(&mut writer, self.partial.missed_ms);
         LabelTexts::encode_map(&self.partial.texts, &mut writer);
         writer.varint(self.partial.sketches.len() as u64);
-        self.partial.sketches.iter().for_each(|sketch| sketch.write_with(&mut writer, SpecEncoding::Omitted));
+        self.partial.sketches.iter().for_each(|sketch| sketch.write(&mut writer, SketchFormat::EXPORT));
         writer.seal()
     }
 
@@ -276,49 +296,27 @@ impl AggregateExport {
     }
 
     fn read(spec: &AggregateSpec, mut reader: Reader<'_>) -> Result<Self, CodecError> {
-        let (log, partitions) = (LogDigest(read_digest(&mut reader)?), reader.u32()?);
-        let scope = match (reader.u8()?, read_digest(&mut reader)?) {
-            (0, key) if key == [0; 16] => ExportScope::Whole,
-            (1, key) if key == [0; 16] => ExportScope::Other,
-            (2, key) => ExportScope::Key(key),
-            _ => return Err(CodecError::invalid("scope", "unknown scope")),
+        let (sources, format) = match reader.version() {
+            VERSION_OF_ONE_LOG => (read_one_log(&mut reader)?, SketchFormat::EXPORT.without_coarseness()),
+            _ => {
+                let count = reader.count(16 + 4 + 17 + 4 + 8 + 9)?;
+                let sources = (0..count).map(|_| ExportSource::decode(&mut reader)).collect::<Result<Vec<_>, _>>()?;
+                (sources, SketchFormat::EXPORT)
+            }
         };
-        let mut as_of: Vec<AsOf> = Vec::new();
-        for _ in 0..reader.count(4 + 8 + 9)? {
-            let (partition, next) = (reader.u32()?, NextOffset(reader.u64()?));
-            as_of.push(AsOf { partition, next, time_ms: read_time(&mut reader)? });
-        }
         let missed_ms = read_time(&mut reader)?;
         let texts = LabelTexts::decode_map(&mut reader)?;
         let count = reader.count(1)?;
         // One sketch if the method merges, otherwise one per partition.
-        if count == 0 || count > as_of.len().max(1) || as_of.is_empty() {
+        if count == 0 || count > sources.len() {
             return Err(CodecError::invalid("sketches", "wrong number of sketches"));
         }
         let mut sketches = Vec::new();
         for _ in 0..count {
-            sketches.push(spec.read_sketch_with(&mut reader, SpecEncoding::Omitted)?);
+            sketches.push(spec.read_sketch(&mut reader, format)?);
         }
         reader.finish()?;
-        Ok(Self { log, partitions, scope, partial: PartialAggregate { as_of, sketches, missed_ms, texts } })
-    }
-}
-
-fn read_digest(reader: &mut Reader<'_>) -> Result<[u8; 16], CodecError> {
-    let bytes = reader.raw(16)?;
-    Ok(std::array::from_fn(|index| bytes[index]))
-}
-
-fn write_time(writer: &mut Writer, time_ms: Option<i64>) {
-    writer.u8(u8::from(time_ms.is_some()));
-    writer.i64(time_ms.unwrap_or(0));
-}
-
-/// Refuses times out of range, because sums of times would overflow.
-fn read_time(reader: &mut Reader<'_>) -> Result<Option<i64>, CodecError> {
-    match (reader.u8()?, reader.i64()?) {
-        (0, 0) => Ok(None),
-        (1, time_ms) if (-MAX_TIME_MS..=MAX_TIME_MS).contains(&time_ms) => Ok(Some(time_ms)),
-        _ => Err(CodecError::invalid("time", "out of range")),
+        let as_of = sources.iter().map(|source| source.as_of).collect();
+        Ok(Self { sources, partial: PartialAggregate { as_of, sketches, missed_ms, texts } })
     }
 }

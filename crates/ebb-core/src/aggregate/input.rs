@@ -112,14 +112,18 @@ impl AggregateSpec {
             return Err(Refusal::Late);
         }
         let measured = match parameters.of {
-            Measure::Count => Some(1.0),
+            Measure::Count | Measure::Distinct(_) => Some(1.0),
             Measure::Value => event.value,
             Measure::Weight => event.weight,
             Measure::Number(index) => event.numbers.get(index).copied().flatten(),
         };
         let value = measured.and_then(|value| self.scale.steps(value)).ok_or(Refusal::Value)?;
         let weight = if parameters.counts_by_weight() { self.weight(event.weight)? } else { 1.0 };
-        Ok(AggregateInput { id: at.id, time_ms, value, label, weight })
+        let id = match parameters.of {
+            Measure::Distinct(_) => ElementId::from_bits(label),
+            Measure::Count | Measure::Value | Measure::Weight | Measure::Number(_) => at.id,
+        };
+        Ok(AggregateInput { id, time_ms, value, label, weight })
     }
 
     fn weight(&self, weight: Option<f64>) -> Result<f64, Refusal> {

@@ -6,13 +6,15 @@
 //! `other`. So every event is in exactly one of: a key's sketch, a pending entry, `other`, or the past (K1). Which key is
 //! evicted depends on the log alone.
 //!
+//! Sketches of keys may be coarser than configured, to keep the aggregate's memory budget.
+//!
 //! Earlier events of a key may be in `other`, and the table cannot tell. Therefore each key remembers the newest event time
 //! of `other` when it was admitted, and answers that reach back to that time are marked incomplete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::input::{AggregateInput, Refusal};
-use super::sketch::Sketch;
+use super::sketch::{Sketch, SketchFormat};
 use super::spec::AggregateSpec;
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::hash::Fingerprint;
@@ -52,6 +54,8 @@ pub(super) struct KeyTable {
     other_newest_ms: Option<i64>,
     other_events: u64,
     evictions: u64,
+    /// How often the sketches of new keys are halved.
+    coarseness: u8,
 }
 
 /// The sketch of one scope.
@@ -75,6 +79,10 @@ pub struct KeyCounts {
 }
 
 impl KeyTable {
+    /// Upper bounds of the memory of a key without its sketch, and of a pending key.
+    const KEY_BYTES: u64 = 256;
+    pub const PENDING_BYTES: u64 = 320;
+
     pub fn new(spec: &AggregateSpec, capacity: u32) -> Self {
         Self {
             capacity: capacity as usize,
@@ -82,11 +90,54 @@ impl KeyTable {
             coldest: BTreeSet::new(),
             pending: BTreeMap::new(),
             arrivals: BTreeMap::new(),
-            other: spec.sketch(),
+            other: spec.key_sketch(0),
             other_newest_ms: None,
             other_events: 0,
             evictions: 0,
+            coarseness: 0,
         }
+    }
+
+    /// Upper bound of the memory of the table.
+    pub fn memory_bytes(&self) -> u64 {
+        let keys = self.entries.values().map(|entry| entry.sketch.memory_bytes() + Self::KEY_BYTES).sum::<u64>();
+        keys + self.pending.len() as u64 * Self::PENDING_BYTES + self.other.memory_bytes()
+    }
+
+    /// Takes one step towards less memory; false if nothing is left to give up. Coarser samples help only if keys have more
+    /// than a few events.
+    pub fn degrade(&mut self, spec: &AggregateSpec) -> bool {
+        let empty = spec.key_sketch(self.coarseness).memory_bytes() + Self::KEY_BYTES;
+        let is_sparse = self.memory_bytes() < 2 * empty * (self.entries.len() as u64 + 1);
+        if self.coarseness < spec.max_key_coarseness() && !is_sparse {
+            self.coarseness += 1;
+            let coarseness = self.coarseness;
+            self.sketches_mut().for_each(|sketch| sketch.coarsen(coarseness));
+            return true;
+        }
+        let evictions = self.entries.len().div_ceil(4);
+        (0..evictions).for_each(|_| _ = self.evict_coldest(spec, i64::MAX));
+        if evictions > 0 {
+            return true;
+        }
+        let coarseness = self.other.coarseness();
+        if coarseness < spec.max_coarseness() {
+            self.other.coarsen(coarseness + 1);
+            return true;
+        }
+        self.release_pending(spec)
+    }
+
+    /// Moves all pending events to `other`.
+    fn release_pending(&mut self, spec: &AggregateSpec) -> bool {
+        let held = std::mem::take(&mut self.arrivals);
+        for key in held.values() {
+            if let Some(pending) = self.pending.remove(key) {
+                // The sketch of all events has accepted the event.
+                _ = self.add_to_other(spec, &pending.first);
+            }
+        }
+        !held.is_empty()
     }
 
     pub fn counts(&self) -> KeyCounts {
@@ -98,14 +149,14 @@ impl KeyTable {
         }
     }
 
-    /// Adds an event that the sketch of all events has accepted.
+    /// Adds an event that the sketch of all events has accepted; returns the memory that it takes at most.
     pub fn insert(
         &mut self,
         spec: &AggregateSpec,
         key: Option<Fingerprint>,
         input: &AggregateInput,
         clock_ms: i64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<u64, Refusal> {
         let Some(key) = key else { return self.add_to_other(spec, input) };
         if let Some(entry) = self.entries.get_mut(&key) {
             spec.insert(&mut entry.sketch, input)?;
@@ -115,7 +166,7 @@ impl KeyTable {
                 entry.newest_ms = input.time_ms;
                 self.coldest.insert((entry.newest_ms, key));
             }
-            return Ok(());
+            return Ok(spec.entry_bytes());
         }
         match self.pending.remove(&key) {
             None => self.hold(spec, key, input),
@@ -143,17 +194,18 @@ impl KeyTable {
     }
 
     /// Holds the first event of a key as pending; when there are too many, the oldest goes to `other`.
-    fn hold(&mut self, spec: &AggregateSpec, key: Fingerprint, input: &AggregateInput) -> Result<(), Refusal> {
+    fn hold(&mut self, spec: &AggregateSpec, key: Fingerprint, input: &AggregateInput) -> Result<u64, Refusal> {
+        let mut added = Self::PENDING_BYTES;
         if self.pending.len() >= self.capacity.clamp(*PENDING_KEYS.start(), *PENDING_KEYS.end())
             && let Some((_, first)) = self.arrivals.pop_first()
             && let Some(oldest) = self.pending.remove(&first)
         {
-            self.add_to_other(spec, &oldest.first)?;
+            added += self.add_to_other(spec, &oldest.first)?;
         }
         let arrival = self.arrivals.last_key_value().map_or(0, |(last, _)| last + 1);
         self.arrivals.insert(arrival, key);
         self.pending.insert(key, PendingKey { first: *input, arrival, missed_ms: self.other_newest_ms });
-        Ok(())
+        Ok(added)
     }
 
     fn admit(
@@ -163,18 +215,19 @@ impl KeyTable {
         events: [&AggregateInput; 2],
         missed_ms: Option<i64>,
         clock_ms: i64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<u64, Refusal> {
         if self.entries.len() >= self.capacity && !self.evict_coldest(spec, clock_ms) {
-            return events.into_iter().try_for_each(|input| self.add_to_other(spec, input));
+            return events.into_iter().map(|input| self.add_to_other(spec, input)).sum();
         }
-        let mut sketch = spec.sketch();
+        let mut sketch = spec.key_sketch(self.coarseness);
         for input in events {
             spec.insert(&mut sketch, input)?;
         }
         let newest_ms = events[0].time_ms.max(events[1].time_ms);
+        let added = sketch.memory_bytes() + Self::KEY_BYTES;
         self.coldest.insert((newest_ms, key));
         self.entries.insert(key, KeyEntry { sketch, newest_ms, events: 2, missed_ms });
-        Ok(())
+        Ok(added)
     }
 
     /// Evicts the coldest key, if no event is lost by it.
@@ -198,15 +251,15 @@ impl KeyTable {
         true
     }
 
-    fn add_to_other(&mut self, spec: &AggregateSpec, input: &AggregateInput) -> Result<(), Refusal> {
+    fn add_to_other(&mut self, spec: &AggregateSpec, input: &AggregateInput) -> Result<u64, Refusal> {
         // A pending event may have expired meanwhile; then nothing is missing.
         match spec.insert(&mut self.other, input) {
-            Err(Refusal::Late) => return Ok(()),
+            Err(Refusal::Late) => return Ok(0),
             result => result?,
         }
         self.other_events += 1;
         self.other_newest_ms = self.other_newest_ms.max(Some(input.time_ms));
-        Ok(())
+        Ok(spec.entry_bytes())
     }
 
     /// The sketch of one key, if the table contains it.
@@ -215,18 +268,19 @@ impl KeyTable {
             return Some(ScopeSketch { sketch: entry.sketch.clone(), missed_ms: entry.missed_ms });
         }
         let pending = self.pending.get(&key)?;
-        let mut sketch = spec.sketch();
+        let mut sketch = spec.key_sketch(self.coarseness);
         spec.insert(&mut sketch, &pending.first).ok()?;
         Some(ScopeSketch { sketch, missed_ms: pending.missed_ms })
+    }
+
+    /// How often the sketches of new keys are halved.
+    pub fn coarseness(&self) -> u8 {
+        self.coarseness
     }
 
     /// The sketch of all events that are neither in a key's sketch nor pending.
     pub fn other(&self) -> &Sketch {
         &self.other
-    }
-
-    pub fn sketches(&self) -> impl Iterator<Item = &Sketch> {
-        self.entries.values().map(|entry| &entry.sketch).chain([&self.other])
     }
 
     pub fn sketches_mut(&mut self) -> impl Iterator<Item = &mut Sketch> {
@@ -237,11 +291,14 @@ impl KeyTable {
         self.pending.values().map(|pending| pending.first.label)
     }
 
-    pub fn encode(&self, writer: &mut Writer) {
+    pub fn encode(&self, writer: &mut Writer, format: SketchFormat) {
         writer.u64(self.other_events);
         writer.u64(self.evictions);
         write_time(writer, self.other_newest_ms);
-        self.other.write(writer);
+        if format.has_coarseness {
+            writer.u8(self.coarseness);
+        }
+        self.other.write(writer, format);
         writer.varint(self.arrivals.len() as u64);
         // Written in the order of arrival; the arrival numbers themselves are not needed.
         for key in self.arrivals.values() {
@@ -256,15 +313,24 @@ impl KeyTable {
             writer.i64(entry.newest_ms);
             writer.u64(entry.events);
             write_time(writer, entry.missed_ms);
-            entry.sketch.write(writer);
+            entry.sketch.write(writer, format);
         }
     }
 
-    pub fn decode(spec: &AggregateSpec, capacity: u32, reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    pub fn decode(
+        spec: &AggregateSpec,
+        capacity: u32,
+        reader: &mut Reader<'_>,
+        format: SketchFormat,
+    ) -> Result<Self, CodecError> {
         let mut table = Self::new(spec, capacity);
         (table.other_events, table.evictions) = (reader.u64()?, reader.u64()?);
         table.other_newest_ms = read_time(reader)?;
-        table.other = spec.read_sketch(reader)?;
+        table.coarseness = if format.has_coarseness { reader.u8()? } else { 0 };
+        if table.coarseness > spec.max_key_coarseness() {
+            return Err(CodecError::invalid("coarseness", "larger than any key of this aggregate has"));
+        }
+        table.other = spec.read_sketch(reader, format)?;
         for arrival in 0..reader.count(16 + AggregateInput::BYTES + 9)? as u64 {
             let key = Fingerprint(reader.u128()?);
             let pending = PendingKey { first: AggregateInput::decode(reader)?, arrival, missed_ms: read_time(reader)? };
@@ -276,7 +342,7 @@ impl KeyTable {
         for _ in 0..reader.count(16 + 8 + 8 + 9)? {
             let key = Fingerprint(reader.u128()?);
             let (newest_ms, events, missed_ms) = (reader.i64()?, reader.u64()?, read_time(reader)?);
-            let entry = KeyEntry { sketch: spec.read_sketch(reader)?, newest_ms, events, missed_ms };
+            let entry = KeyEntry { sketch: spec.read_sketch(reader, format)?, newest_ms, events, missed_ms };
             if table.entries.last_key_value().is_some_and(|(last, _)| *last >= key) || table.pending.contains_key(&key)
             {
                 return Err(CodecError::invalid("keys", "not in ascending order, or also pending"));
@@ -287,6 +353,7 @@ impl KeyTable {
         if table.entries.len() > table.capacity || table.pending.len() > *PENDING_KEYS.end() {
             return Err(CodecError::invalid("keys", "more than configured"));
         }
+        table.sketches_mut().for_each(Sketch::disable_cache);
         Ok(table)
     }
 }

@@ -5,6 +5,7 @@
 //! table is bounded by the sketches, and its content depends on the log alone.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 
@@ -12,6 +13,9 @@ use ebb_sketch::codec::{CodecError, Reader, Writer};
 pub const MAX_TEXT_BYTES: usize = 256;
 /// Smaller tables are not pruned.
 const MIN_CAPACITY: usize = 1024;
+
+/// The memory of an entry of the table in a tree that may be half empty, without the text.
+const TEXT_ENTRY_BYTES: u64 = 96;
 
 /// The texts of labels, by label.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +29,17 @@ impl LabelTexts {
         Self { texts: BTreeMap::new(), capacity: MIN_CAPACITY }
     }
 
-    pub fn insert(&mut self, label: u128, text: &str) {
-        self.texts.entry(label).or_insert_with(|| cut(text).into());
+    /// Adds a text, and returns the memory that it takes if it is new.
+    pub fn insert(&mut self, label: u128, text: &str) -> u64 {
+        match self.texts.entry(label) {
+            Entry::Occupied(_) => 0,
+            Entry::Vacant(entry) => Self::bytes_of(entry.insert(cut(text).into()).len()),
+        }
+    }
+
+    /// Upper bound of the memory of a text of this length.
+    pub fn bytes_of(length: usize) -> u64 {
+        length as u64 + TEXT_ENTRY_BYTES
     }
 
     pub fn is_full(&self) -> bool {
@@ -48,7 +61,7 @@ impl LabelTexts {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.texts.values().map(|text| text.len() as u64 + 40).sum()
+        self.texts.values().map(|text| Self::bytes_of(text.len())).sum()
     }
 
     /// The texts of these labels.
@@ -123,7 +136,7 @@ mod tests {
     #[test]
     fn retain_removes_texts_of_other_labels() {
         let mut texts = LabelTexts::new();
-        (0..5_000u128).for_each(|label| texts.insert(label, "x"));
+        (0..5_000u128).for_each(|label| _ = texts.insert(label, "x"));
         assert!(texts.is_full());
         texts.retain(vec![7, 7, 9, 6_000]);
         assert_eq!(texts.texts.keys().copied().collect::<Vec<_>>(), [7, 9]);

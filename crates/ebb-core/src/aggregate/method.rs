@@ -11,6 +11,8 @@ pub enum Measure {
     Weight,
     /// A number of the event, weighted, by its index in [`crate::EventSpec::numbers`].
     Number(usize),
+    /// The number of different texts of a label, by its index in [`crate::EventSpec::labels`].
+    Distinct(usize),
 }
 
 /// The events that are aggregated. Rejected events never are.

@@ -8,18 +8,23 @@
 //! them. Between instances partial aggregates travel as exports ([`crate::Plan::export`], [`crate::Plan::merge_exports`]).
 
 mod answer;
+mod budget;
 mod export;
+mod export_source;
 mod input;
 mod key_table;
 mod label_texts;
 mod method;
+mod newest;
 mod partial;
 mod question;
 mod scale;
 mod sketch;
 mod spec;
+mod spec_error;
 
-pub use export::{ExportError, LogDigest, MAX_EXPORTS, MergedExports};
+pub use export::{ExportError, MAX_EXPORTS, MergedExports};
+pub use export_source::LogDigest;
 pub(super) use input::Occurrence;
 pub use input::Refusal;
 pub use key_table::KeyCounts;
@@ -27,11 +32,12 @@ pub use label_texts::MAX_TEXT_BYTES;
 pub use method::{Measure, Method, Selection, Weighting};
 pub use partial::PartialAggregate;
 pub use question::{
-    AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, KeyScope, QuantileAnswer, Statistic,
-    TopAnswer, TopName,
+    AggregateAnswer, AggregateError, AggregateQuestion, AggregateResult, KeyScope, QuantileAnswer, QueryTime,
+    Statistic, TopAnswer, TopName,
 };
 pub use sketch::IncompatibleSketches;
-pub use spec::{AggregateParameters, AggregateSpec, AggregateSpecError, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT};
+pub use spec::{AggregateParameters, AggregateSpec, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT};
+pub use spec_error::AggregateSpecError;
 
 use super::event::Event;
 use super::offset::AsOf;
@@ -41,14 +47,16 @@ use ebb_sketch::codec::{CodecError, Reader, Writer};
 use input::AggregateInput;
 use key_table::{KeyTable, ScopeSketch};
 use label_texts::LabelTexts;
-use sketch::Sketch;
+use sketch::{Sketch, SketchFormat};
 
 /// Sketches drop events past the horizon this many times per horizon, but at most once per second.
 const EXPIRY_STEPS: u64 = 16;
 const MIN_EXPIRY_STEP_MS: u64 = 1_000;
 
-/// Approximate size of an element, node or counter of a sketch.
-const ENTRY_BYTES: u64 = 48;
+/// Announces that the format of the state follows. The first format began with a number of events, which is smaller.
+const FORMAT_MARK: u64 = u64::MAX;
+/// The format with a memory budget and coarsened sketches.
+const FORMAT: u8 = 2;
 
 /// Figures of an aggregate for status pages and metrics.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,8 +71,10 @@ pub struct AggregateStatus {
     pub keys: Option<KeyCounts>,
     /// Number of label texts.
     pub texts: u64,
-    /// Approximate memory.
+    /// Upper bound of the memory; an approximation for methods without a budget.
     pub memory_bytes: u64,
+    /// How often samples were halved to keep the memory budget: the larger of all events and of keys.
+    pub coarseness: u8,
 }
 
 /// The state of one aggregate.
@@ -77,6 +87,8 @@ pub(super) struct Aggregate {
     refused: [u64; Refusal::ALL.len()],
     /// The step of the clock at which expired events were last dropped.
     expiry_step: Option<i64>,
+    /// Upper bound of the memory at the last measurement and of what was added since; 0 without a budget.
+    charged_bytes: u64,
 }
 
 impl Aggregate {
@@ -88,7 +100,15 @@ impl Aggregate {
             events: 0,
             refused: [0; Refusal::ALL.len()],
             expiry_step: None,
+            charged_bytes: 0,
         }
+        .measured(spec)
+    }
+
+    /// Begins to charge what it takes.
+    fn measured(mut self, spec: &AggregateSpec) -> Self {
+        self.charged_bytes = spec.parameters().memory.map_or(0, |_| self.memory_bytes());
+        self
     }
 
     /// Adds an event that was not rejected.
@@ -107,33 +127,39 @@ impl Aggregate {
         if spec.parameters().over == Selection::Unique && verdict != Verdict::Unique {
             return;
         }
-        let text = spec.parameters().top.and_then(|index| event.labels.get(index));
+        let text = spec.label_index().and_then(|index| event.labels.get(index));
         let label = text.map_or(0, |text| spec.label(reader.label_fingerprint(text).0));
         let inserted = spec.input(event, at, label).and_then(|input| self.insert(spec, event, &input, at.clock_ms));
-        match inserted {
-            Ok(()) => self.events += 1,
-            Err(refusal) => self.refused[refusal as usize] += 1,
-        }
-        if let (Ok(()), Some(text)) = (inserted, text) {
-            self.texts.insert(label, text);
+        let mut added = match inserted {
+            Ok(added) => added,
+            Err(refusal) => {
+                self.refused[refusal as usize] += 1;
+                return;
+            }
+        };
+        self.events += 1;
+        if let Some(text) = text.filter(|_| spec.parameters().top.is_some()) {
+            added += self.texts.insert(label, text);
             if self.texts.is_full() {
                 self.prune_texts();
             }
         }
+        self.charge(spec, added);
     }
 
+    /// Adds an event to all its sketches; returns the memory that it takes at most.
     fn insert(
         &mut self,
         spec: &AggregateSpec,
         event: &Event,
         input: &AggregateInput,
         clock_ms: i64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<u64, Refusal> {
         // The sketch of a key never has newer events than the sketch of all, so it accepts what that accepts.
         spec.insert(&mut self.whole, input)?;
         match &mut self.keys {
-            None => Ok(()),
-            Some(keys) => keys.insert(spec, event.key, input, clock_ms),
+            None => Ok(spec.entry_bytes()),
+            Some(keys) => Ok(spec.entry_bytes() + keys.insert(spec, event.key, input, clock_ms)?),
         }
     }
 
@@ -183,31 +209,44 @@ impl Aggregate {
     }
 
     pub(super) fn status(&self, spec: &AggregateSpec) -> AggregateStatus {
-        let keyed = self.keys.iter().flat_map(KeyTable::sketches).map(Sketch::entry_count).sum::<usize>();
         AggregateStatus {
             name: spec.name().to_owned(),
             events: self.events,
             refused: self.refused,
             keys: self.keys.as_ref().map(KeyTable::counts),
             texts: self.texts.len() as u64,
-            memory_bytes: (self.whole.entry_count() + keyed) as u64 * ENTRY_BYTES + self.texts.bytes(),
+            memory_bytes: self.memory_bytes(),
+            coarseness: self.whole.coarseness().max(self.keys.as_ref().map_or(0, KeyTable::coarseness)),
         }
     }
 
     pub(super) fn encode(&self, writer: &mut Writer) {
+        writer.u64(FORMAT_MARK);
+        writer.u8(FORMAT);
+        writer.u64(self.charged_bytes);
+        self.encode_fields(writer, SketchFormat::SNAPSHOT);
+    }
+
+    fn encode_fields(&self, writer: &mut Writer, format: SketchFormat) {
         writer.u64(self.events);
         self.refused.iter().for_each(|count| writer.u64(*count));
         writer.u8(u8::from(self.expiry_step.is_some()));
         writer.i64(self.expiry_step.unwrap_or(0));
         self.texts.encode(writer);
-        self.whole.write(writer);
+        self.whole.write(writer, format);
         if let Some(keys) = &self.keys {
-            keys.encode(writer);
+            keys.encode(writer, format);
         }
     }
 
     pub(super) fn decode(spec: &AggregateSpec, reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let events = reader.u64()?;
+        let (format, charged_bytes, events) = match reader.u64()? {
+            FORMAT_MARK => match reader.u8()? {
+                FORMAT => (SketchFormat::SNAPSHOT, Some(reader.u64()?), reader.u64()?),
+                _ => return Err(CodecError::invalid("aggregate", "the format is newer than this version")),
+            },
+            events => (SketchFormat::SNAPSHOT.without_coarseness(), None, events),
+        };
         let mut refused = [0; Refusal::ALL.len()];
         for count in &mut refused {
             *count = reader.u64()?;
@@ -218,9 +257,14 @@ impl Aggregate {
             _ => return Err(CodecError::invalid("expiry step", "the presence flag is neither 0 nor 1")),
         };
         let texts = LabelTexts::decode(reader)?;
-        let whole = spec.read_sketch(reader)?;
-        let keys = spec.parameters().keys.map(|capacity| KeyTable::decode(spec, capacity, reader)).transpose()?;
-        Ok(Self { whole, keys, texts, events, refused, expiry_step })
+        let whole = spec.read_sketch(reader, format)?;
+        let keys = spec.parameters().keys;
+        let keys = keys.map(|capacity| KeyTable::decode(spec, capacity, reader, format)).transpose()?;
+        let aggregate = Self { whole, keys, texts, events, refused, expiry_step, charged_bytes: 0 };
+        Ok(match charged_bytes.filter(|charged| *charged > 0) {
+            Some(charged_bytes) if spec.parameters().memory.is_some() => Self { charged_bytes, ..aggregate },
+            _ => aggregate.measured(spec),
+        })
     }
 }
 
@@ -228,8 +272,12 @@ impl AggregateSpec {
     /// A label as the method keeps it; sampling sketches keep 64 bits.
     fn label(&self, label: u128) -> u128 {
         match self.parameters().method {
+            _ if matches!(self.parameters().of, Measure::Distinct(_)) => label,
             Method::Robust | Method::Integral => u128::from(label as u64),
             Method::Forward | Method::Division | Method::Cascade | Method::Levels => label,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,31 @@ pub enum Statistic {
     },
     /// The share of the events that match a predicate, which is written in the units of the events.
     Share(Predicate<f64>),
+    /// The number of different values of the field that the aggregate counts.
+    Distinct,
+}
+
+/// The time at which a decay is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueryTime {
+    /// The newest event of all shards that answer.
+    #[default]
+    Newest,
+    /// This event time, or the newest event if that is later: decays what an idle stream has kept.
+    NotBefore(i64),
+    /// This event time. Later events are left out, which not every method can do.
+    At(i64),
+}
+
+impl QueryTime {
+    /// The time in milliseconds, given the newest event.
+    pub(super) fn resolve(self, newest_ms: Option<i64>) -> i64 {
+        match self {
+            Self::Newest => newest_ms.unwrap_or(0),
+            Self::NotBefore(time_ms) => newest_ms.map_or(time_ms, |newest| newest.max(time_ms)),
+            Self::At(time_ms) => time_ms,
+        }
+    }
 }
 
 /// A question about a named aggregate.
@@ -53,6 +78,10 @@ pub struct AggregateQuestion {
     pub scope: KeyScope,
     /// Overrides the configured decay or, where none is configured, the whole horizon.
     pub decay: Option<Decay>,
+    /// Instead of a decay: only the newest events, about this many by their weight.
+    pub last: Option<u64>,
+    /// The time at which the decay is applied.
+    pub time: QueryTime,
     /// The statistic.
     pub statistic: Statistic,
 }
@@ -61,7 +90,7 @@ impl AggregateQuestion {
     /// A question whose [`crate::PartialAggregate`] contains everything that is known of a scope, label texts included.
     pub fn for_export(aggregate: &str, scope: KeyScope) -> Self {
         let statistic = Statistic::Top { phi: 1.0, mode: TopMode::NoFalseNegatives };
-        Self { aggregate: aggregate.to_owned(), scope, decay: None, statistic }
+        Self { aggregate: aggregate.to_owned(), scope, decay: None, last: None, time: QueryTime::Newest, statistic }
     }
 }
 
@@ -135,8 +164,14 @@ pub struct AggregateAnswer {
     pub result: AggregateResult,
     /// The decay that was applied.
     pub decay: Decay,
+    /// For a question about the newest events: how many there are in the window of time that was applied.
+    pub window_events: Option<Estimate>,
+    /// The time at which the decay was applied.
+    pub time_ms: i64,
     /// Whether some events that the question covers have been forgotten; the answer covers the others.
     pub incomplete: bool,
+    /// Whether the error is larger than configured, because the aggregate reached its memory budget.
+    pub degraded: bool,
     /// The position of each partition that contributed.
     pub as_of: Vec<AsOf>,
 }
@@ -173,6 +208,31 @@ pub enum AggregateError {
         requested: String,
         /// The configured decay.
         configured: String,
+    },
+    /// The method does not answer for every window.
+    #[error(
+        "{what} cannot answer for a number of events, because it does not answer for every window; ask with a decay, or \
+         configure method: robust or cascade"
+    )]
+    NoWindows {
+        /// What cannot answer.
+        what: &'static str,
+    },
+    /// The number of events is 0.
+    #[error("last must be at least 1 event")]
+    NoEvents,
+    /// The method cannot leave out events.
+    #[error(
+        "{what} cannot answer for {requested_ms}, which is before the newest event at {newest_ms}; ask for that time or \
+         later, or configure method: robust or cascade"
+    )]
+    Past {
+        /// What cannot answer.
+        what: &'static str,
+        /// The requested time.
+        requested_ms: i64,
+        /// The newest event time.
+        newest_ms: i64,
     },
     /// The value of a rank is not a number.
     #[error("{0} is not a valid value")]

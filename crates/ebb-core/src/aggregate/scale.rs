@@ -3,7 +3,7 @@
 //! A value v is kept as k = round(v / step), halves away from 0, and answers report k · step. The bounds of an answer refer
 //! to the rounded values, so they do not include the rounding error of at most half a step.
 
-use super::spec::AggregateSpecError;
+use super::spec_error::AggregateSpecError;
 use ebb_sketch::aggregate::predicate::{Comparison, Field, Predicate};
 use ebb_sketch::aggregate::qdigest::MAX_VALUE_BITS;
 

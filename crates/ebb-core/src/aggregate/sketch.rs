@@ -2,13 +2,15 @@
 
 use super::input::{AggregateInput, Refusal};
 use super::spec::{AggregateSpec, SketchShape};
+use ebb_sketch::aggregate::answer::Estimate;
 use ebb_sketch::aggregate::cascade::CascadeSketch;
+use ebb_sketch::aggregate::distinct::DistinctSketch;
 use ebb_sketch::aggregate::division::DivisionSketch;
 use ebb_sketch::aggregate::forward::{ForwardShape, ForwardSketch};
 use ebb_sketch::aggregate::paper::integral::IntegralSpec;
 use ebb_sketch::aggregate::paper::levels::LevelsSketch;
 use ebb_sketch::aggregate::reading::{CellLabels, CellTotals, CellValues};
-use ebb_sketch::aggregate::robust::{RobustSketch, RobustSpec, SampleReading, SampledFields, WindowSpec};
+use ebb_sketch::aggregate::robust::{RobustSketch, RobustSpec, SampleReading, SampleSpec, SampledFields, WindowSpec};
 use ebb_sketch::aggregate::{DecayedSketch, Labels, MergeError, QueryError, SpecEncoding, Totals, Values};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::decay::Decay;
@@ -22,6 +24,7 @@ pub(super) enum Sketch {
     Division(Box<DivisionSketch>),
     Cascade(Box<CascadeSketch>),
     Levels(Box<LevelsSketch>),
+    Distinct(Box<DistinctSketch>),
 }
 
 /// Evaluates an expression on the sketch of whichever method.
@@ -34,20 +37,21 @@ macro_rules! dispatch {
             Sketch::Division($name) => $body,
             Sketch::Cascade($name) => $body,
             Sketch::Levels($name) => $body,
+            Sketch::Distinct($name) => $body,
         }
     };
 }
 
-/// Builds a sketch of the configured method, where `$make` maps a specification to a sketch.
+/// Builds a sketch of the configured method and a coarseness, where `$make` maps a specification to a sketch.
 macro_rules! build {
-    ($spec:expr, $shape:ident => $make:expr) => {
+    ($spec:expr, $coarseness:expr, $shape:ident => $make:expr) => {
         match &$spec.shape {
             SketchShape::Robust(sample) => {
-                let $shape = &RobustSpec { sample: sample.clone(), fields: $spec.sampled_fields() };
+                let $shape = &RobustSpec { sample: sample.coarsened($coarseness), fields: $spec.sampled_fields() };
                 Sketch::Robust(Box::new($make))
             }
             SketchShape::Integral(sample) => {
-                let $shape = &RobustSpec { sample: sample.clone(), fields: $spec.sampled_fields() };
+                let $shape = &RobustSpec { sample: sample.coarsened($coarseness), fields: $spec.sampled_fields() };
                 Sketch::Integral(Box::new($make))
             }
             SketchShape::Forward(decay, summary) => {
@@ -57,6 +61,10 @@ macro_rules! build {
             SketchShape::Division($shape) => Sketch::Division(Box::new($make)),
             SketchShape::Cascade($shape) => Sketch::Cascade(Box::new($make)),
             SketchShape::Levels($shape) => Sketch::Levels(Box::new($make)),
+            SketchShape::Distinct(sample) => {
+                let $shape = &sample.coarsened($coarseness);
+                Sketch::Distinct(Box::new($make))
+            }
         }
     };
 }
@@ -73,7 +81,14 @@ impl AggregateSpec {
 
     /// An empty sketch.
     pub(super) fn sketch(&self) -> Sketch {
-        build!(self, shape => DecayedSketch::from_spec(shape))
+        build!(self, 0, shape => DecayedSketch::from_spec(shape))
+    }
+
+    /// An empty sketch of a key. Tables hold many of them, so they do without caches.
+    pub(super) fn key_sketch(&self, coarseness: u8) -> Sketch {
+        let mut sketch = build!(self, coarseness, shape => DecayedSketch::from_spec(shape));
+        sketch.disable_cache();
+        sketch
     }
 
     /// Adds an event, or rejects it without changing the sketch.
@@ -82,16 +97,32 @@ impl AggregateSpec {
         Ok(dispatch!(sketch, sketch => sketch.observe(input.id, &observation))?)
     }
 
-    pub(super) fn read_sketch(&self, reader: &mut Reader<'_>) -> Result<Sketch, CodecError> {
-        self.read_sketch_with(reader, SpecEncoding::Included)
+    pub(super) fn read_sketch(&self, reader: &mut Reader<'_>, format: SketchFormat) -> Result<Sketch, CodecError> {
+        let coarseness = if format.has_coarseness { reader.u8()? } else { 0 };
+        if coarseness > self.max_coarseness() {
+            return Err(CodecError::invalid("coarseness", "larger than any sketch of this aggregate has"));
+        }
+        Ok(build!(self, coarseness, shape => DecayedSketch::decode_from(shape, reader, format.spec)?))
     }
+}
 
-    pub(super) fn read_sketch_with(
-        &self,
-        reader: &mut Reader<'_>,
-        encoding: SpecEncoding,
-    ) -> Result<Sketch, CodecError> {
-        Ok(build!(self, shape => DecayedSketch::decode_from(shape, reader, encoding)?))
+/// How sketches are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SketchFormat {
+    pub spec: SpecEncoding,
+    /// Whether each sketch is preceded by its coarseness.
+    pub has_coarseness: bool,
+}
+
+impl SketchFormat {
+    /// In snapshots.
+    pub const SNAPSHOT: Self = Self { spec: SpecEncoding::Included, has_coarseness: true };
+    /// In exports, which leave the trust domain.
+    pub const EXPORT: Self = Self { spec: SpecEncoding::Omitted, has_coarseness: true };
+
+    /// The format before sketches could be coarsened.
+    pub fn without_coarseness(self) -> Self {
+        Self { has_coarseness: false, ..self }
     }
 }
 
@@ -122,10 +153,13 @@ impl Sketch {
     }
 
     fn try_merge(&mut self, other: Self) -> Result<Option<Self>, MergeError> {
-        fn of_method<S: DecayedSketch>(sketch: &mut S, other: Box<S>) -> Result<Option<Box<S>>, MergeError> {
+        fn of_method<S: DecayedSketch>(sketch: &mut S, mut other: Box<S>) -> Result<Option<Box<S>>, MergeError> {
             if !S::MERGES {
                 return Ok(Some(other));
             }
+            let coarseness = sketch.coarseness().max(other.coarseness());
+            sketch.coarsen(coarseness);
+            other.coarsen(coarseness);
             sketch.merge(*other).map(|()| None)
         }
         match (self, other) {
@@ -135,6 +169,7 @@ impl Sketch {
             (Self::Division(sketch), Self::Division(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Division)),
             (Self::Cascade(sketch), Self::Cascade(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Cascade)),
             (Self::Levels(sketch), Self::Levels(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Levels)),
+            (Self::Distinct(sketch), Self::Distinct(other)) => Ok(of_method(&mut **sketch, other)?.map(Self::Distinct)),
             _ => Err(MergeError::Different("methods")),
         }
     }
@@ -154,17 +189,30 @@ impl Sketch {
         dispatch!(self, sketch => sketch.collect_labels(into));
     }
 
-    /// Stored elements, nodes, counters and ranges.
-    pub fn entry_count(&self) -> usize {
-        dispatch!(self, sketch => sketch.entry_count())
+    /// Upper bound of the memory, exact enough for methods with a budget.
+    pub fn memory_bytes(&self) -> u64 {
+        dispatch!(self, sketch => sketch.memory_bytes()) as u64
     }
 
-    pub fn write(&self, writer: &mut Writer) {
-        self.write_with(writer, SpecEncoding::Included);
+    /// How often the sketch was halved to save memory.
+    pub fn coarseness(&self) -> u8 {
+        dispatch!(self, sketch => sketch.coarseness())
     }
 
-    pub fn write_with(&self, writer: &mut Writer, encoding: SpecEncoding) {
-        dispatch!(self, sketch => sketch.encode_into(writer, encoding));
+    /// Halves the sketch until it was halved `coarseness` times, where the method can.
+    pub fn coarsen(&mut self, coarseness: u8) {
+        dispatch!(self, sketch => sketch.coarsen(coarseness));
+    }
+
+    pub fn disable_cache(&mut self) {
+        dispatch!(self, sketch => sketch.disable_cache());
+    }
+
+    pub fn write(&self, writer: &mut Writer, format: SketchFormat) {
+        if format.has_coarseness {
+            writer.u8(self.coarseness());
+        }
+        dispatch!(self, sketch => sketch.encode_into(writer, format.spec));
     }
 
     /// The reading of a sampling method; `None` for the others.
@@ -189,7 +237,20 @@ impl Sketch {
         match self {
             Self::Robust(sketch) => of_method(&mut **sketch, at, field).transpose(),
             Self::Integral(sketch) => of_method(&mut **sketch, at, field).transpose(),
-            Self::Forward(_) | Self::Division(_) | Self::Cascade(_) | Self::Levels(_) => None,
+            Self::Forward(_) | Self::Division(_) | Self::Cascade(_) | Self::Levels(_) | Self::Distinct(_) => None,
+        }
+    }
+
+    /// The number of different values.
+    pub fn distinct(&self, at: QueryPoint<'_>) -> Result<Estimate, QueryError> {
+        match self {
+            Self::Distinct(sketch) => sketch.count(at.now_ms, at.decay),
+            Self::Robust(_)
+            | Self::Integral(_)
+            | Self::Forward(_)
+            | Self::Division(_)
+            | Self::Cascade(_)
+            | Self::Levels(_) => Err(QueryError::NotKept("different values")),
         }
     }
 

@@ -2,12 +2,14 @@
 
 use super::method::{Measure, Method, Selection, Weighting};
 use super::scale::Scale;
+use super::spec_error::AggregateSpecError;
 use ebb_sketch::aggregate::cascade::CascadeSketch;
+use ebb_sketch::aggregate::distinct::{DistinctAccuracy, DistinctSpec};
 use ebb_sketch::aggregate::division::DivisionShape;
 use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralDecayError, IntegralSpec, IntegralSpecError};
 use ebb_sketch::aggregate::paper::levels::LevelsSketch;
 use ebb_sketch::aggregate::qdigest::DigestShape;
-use ebb_sketch::aggregate::robust::{Accuracy, AccuracyError, WindowSpec, WindowSpecError};
+use ebb_sketch::aggregate::robust::{Accuracy, WindowSpec, WindowSpecError};
 use ebb_sketch::aggregate::timeline::TimelineShape;
 use ebb_sketch::aggregate::{ShapeError, SummaryShape};
 use ebb_sketch::codec::Writer;
@@ -43,6 +45,8 @@ pub struct AggregateParameters {
     pub horizon_ms: u64,
     /// Maximum number of keys with a sketch of their own; absent when the aggregate is not kept by key.
     pub keys: Option<u32>,
+    /// The most memory that the state may take in one partition.
+    pub memory: Option<u64>,
     /// The text whose most frequent values are kept, by its index in [`crate::EventSpec::labels`].
     pub top: Option<usize>,
     /// The resolution of values.
@@ -55,66 +59,6 @@ pub struct AggregateParameters {
     pub seed: u64,
 }
 
-/// Why parameters are invalid, and what would be valid.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum AggregateSpecError {
-    /// The method needs a decay.
-    #[error("method {} needs a decay; write decay: exponential:half_life=10m", .0.name())]
-    NoDecay(Method),
-    /// The decay has no integral form.
-    #[error("{decay} does not fit method integral: {why}")]
-    Integral {
-        /// The configured decay.
-        decay: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The step or the maximum is not positive, or the step is larger than the maximum.
-    #[error("step ({step}) and max ({max}) must be greater than zero, and step must not be greater than max")]
-    Step {
-        /// The configured step.
-        step: f64,
-        /// The configured maximum.
-        max: f64,
-    },
-    /// The maximum in steps does not fit into a sketch.
-    #[error("{max} has too many steps of {step}: write a step of {nearest} or more")]
-    Steps {
-        /// The configured step.
-        step: f64,
-        /// The configured maximum.
-        max: f64,
-        /// The smallest valid step.
-        nearest: f64,
-    },
-    /// The table of keys is empty.
-    #[error("keys must be at least 1")]
-    NoKeys,
-    /// `epsilon` or `delta` is out of range.
-    #[error(transparent)]
-    Accuracy(#[from] AccuracyError),
-    /// The horizon does not fit the method.
-    #[error(transparent)]
-    Window(#[from] WindowSpecError),
-    /// The sketch would be invalid.
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
-}
-
-impl AggregateSpecError {
-    /// The configuration key to change.
-    pub fn key(&self) -> &'static str {
-        match self {
-            Self::NoDecay(_) | Self::Integral { .. } | Self::Shape(ShapeError::Decay { .. }) => "decay",
-            Self::Step { .. } | Self::Steps { .. } | Self::Shape(ShapeError::Bits { .. }) => "step",
-            Self::NoKeys => "keys",
-            Self::Accuracy(AccuracyError::Delta { .. }) => "delta",
-            Self::Window(_) | Self::Shape(ShapeError::Horizon { .. } | ShapeError::Cells { .. }) => "horizon",
-            Self::Accuracy(_) | Self::Shape(_) => "epsilon",
-        }
-    }
-}
-
 /// The shape of the sketches, by method.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SketchShape {
@@ -124,6 +68,7 @@ pub(super) enum SketchShape {
     Division(DivisionShape),
     Cascade(TimelineShape),
     Levels(TimelineShape),
+    Distinct(DistinctSpec),
 }
 
 /// The configuration of a named aggregate, checked and compiled.
@@ -131,7 +76,7 @@ pub(super) enum SketchShape {
 /// ```
 /// # use std::sync::Arc;
 /// # use ebb_core::{AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec, DedupSpec, EventSpec, FilterSpec};
-/// # use ebb_core::{KeyScope, Measure, Method, Plan, Reader, Record, Seen, Selection, Shard, Statistic, Weighting};
+/// # use ebb_core::{KeyScope, Measure, Method, Plan, QueryTime, Reader, Record, Seen, Selection, Shard, Statistic, Weighting};
 /// # use ebb_sketch::{filter::structure::timing::TimingSpec, hash::HashKey};
 /// let spend = AggregateSpec::new(AggregateParameters {
 ///     name: "spend".into(),
@@ -143,6 +88,7 @@ pub(super) enum SketchShape {
 ///     decay: None,
 ///     horizon_ms: 3_600_000,
 ///     keys: None,
+///     memory: None,
 ///     top: None,
 ///     step: 0.01,
 ///     max: 100.0,
@@ -165,7 +111,7 @@ pub(super) enum SketchShape {
 /// }
 /// let decay = Some("window:10m".parse()?);
 /// let question =
-///     AggregateQuestion { aggregate: "spend".into(), scope: KeyScope::Whole, decay, statistic: Statistic::Sum };
+///     AggregateQuestion { aggregate: "spend".into(), scope: KeyScope::Whole, decay, last: None, time: QueryTime::Newest, statistic: Statistic::Sum };
 /// let AggregateResult::Number(Some(sum)) = shard.aggregate(&question)?.result else { panic!("a sum is a number") };
 /// assert!(sum.lower <= 1.0 && 1.0 <= sum.upper);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -183,7 +129,7 @@ impl AggregateSpec {
     /// Checks the parameters.
     pub fn new(parameters: AggregateParameters) -> Result<Self, AggregateSpecError> {
         let scale = match parameters.of {
-            Measure::Count => Scale::unit(),
+            Measure::Count | Measure::Distinct(_) => Scale::unit(),
             Measure::Value | Measure::Weight | Measure::Number(_) => Scale::new(parameters.step, parameters.max)?,
         };
         if parameters.keys == Some(0) {
@@ -193,7 +139,9 @@ impl AggregateSpec {
         let whole_horizon = Decay::window(parameters.horizon_ms)
             .map_err(|_| WindowSpecError::Horizon { horizon_ms: 0, max_ms: u64::MAX })?;
         let decay = parameters.decay.clone().unwrap_or(whole_horizon);
-        Ok(Self { parameters, shape, scale, decay })
+        let spec = Self { parameters, shape, scale, decay };
+        spec.check_memory()?;
+        Ok(spec)
     }
 
     /// The name of the aggregate.
@@ -208,14 +156,22 @@ impl AggregateSpec {
 
     /// Whether quantiles, ranks and shares of values are available.
     pub(super) fn keeps_values(&self) -> bool {
-        self.parameters.of != Measure::Count
+        !matches!(self.parameters.of, Measure::Count | Measure::Distinct(_))
+    }
+
+    /// The index of the event's text that is kept or counted, if there is one.
+    pub(super) fn label_index(&self) -> Option<usize> {
+        match self.parameters.of {
+            Measure::Distinct(index) => Some(index),
+            Measure::Count | Measure::Value | Measure::Weight | Measure::Number(_) => self.parameters.top,
+        }
     }
 
     /// The index of the event's number that is measured, if it is one.
     pub(crate) fn measured_number(&self) -> Option<usize> {
         match self.parameters.of {
             Measure::Number(index) => Some(index),
-            Measure::Count | Measure::Value | Measure::Weight => None,
+            Measure::Count | Measure::Value | Measure::Weight | Measure::Distinct(_) => None,
         }
     }
 
@@ -228,6 +184,7 @@ impl AggregateSpec {
             Measure::Value => (1, 0),
             Measure::Weight => (2, 0),
             Measure::Number(index) => (3, index as u64),
+            Measure::Distinct(index) => (4, index as u64),
         };
         writer.u8(of);
         writer.varint(index);
@@ -254,6 +211,9 @@ impl AggregateParameters {
     fn sketch_shape(&self, scale: Scale) -> Result<SketchShape, AggregateSpecError> {
         let is_plain_count = self.of == Measure::Count && self.top.is_none();
         let (epsilon, horizon_ms) = (self.epsilon, self.horizon_ms);
+        if let Measure::Distinct(_) = self.of {
+            return self.distinct_shape();
+        }
         Ok(match self.method {
             Method::Robust => {
                 let accuracy = Accuracy::new(epsilon, self.delta)?;
@@ -286,6 +246,17 @@ impl AggregateParameters {
         })
     }
 
+    fn distinct_shape(&self) -> Result<SketchShape, AggregateSpecError> {
+        if self.method != Method::Robust {
+            return Err(AggregateSpecError::DistinctMethod(self.method));
+        }
+        if self.top.is_some() {
+            return Err(AggregateSpecError::DistinctTop);
+        }
+        let accuracy = DistinctAccuracy::new(self.epsilon, self.delta)?;
+        Ok(SketchShape::Distinct(DistinctSpec::new(accuracy, self.horizon_ms, self.seed)?))
+    }
+
     fn required_decay(&self) -> Result<Decay, AggregateSpecError> {
         self.decay.clone().ok_or(AggregateSpecError::NoDecay(self.method))
     }
@@ -315,7 +286,7 @@ impl AggregateParameters {
 
     /// Whether events count by their weight.
     pub(super) fn counts_by_weight(&self) -> bool {
-        self.weights == Weighting::ByEvent && self.of != Measure::Weight
+        self.weights == Weighting::ByEvent && !matches!(self.of, Measure::Weight | Measure::Distinct(_))
     }
 
     /// The content of a cell, for an error of `beta / 2` in ranks and of `share` in the shares of top items.
@@ -348,7 +319,7 @@ fn integral_spec(parameters: &AggregateParameters, decay: &Decay) -> Result<Inte
             }
             (checked(IntegralDecay::polynomial(alpha as u32))?, unit_ms as u64)
         }
-        (None, None, None) => return Err(refused("a table has no integral form; write method: robust".into())),
+        (None, None, None) => return Err(refused("it has no integral form; write method: robust".into())),
     };
     let accuracy = Accuracy::new(parameters.epsilon, parameters.delta)?;
     let spec = IntegralSpec::new(accuracy, integral, tick_ms, (max_weight, WEIGHT_SCALE), parameters.seed);

@@ -24,6 +24,7 @@ pub fn parameters(method: Method, decay: Option<&str>) -> AggregateParameters {
         decay: decay.map(|decay| decay.parse().unwrap()),
         horizon_ms: 120_000,
         keys: None,
+        memory: None,
         top: Some(0),
         step: 0.25,
         max: 1_000.0,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ebb_core::{AggregateAnswer, AggregateError, AggregateQuestion, Event, KeyScope, Plan, Shard, Statistic, Verdict};
+use ebb_core::{
+    AggregateAnswer, AggregateError, AggregateQuestion, Event, KeyScope, Plan, QueryTime, Shard, Statistic, Verdict,
+};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::Random;
 
@@ -60,7 +62,7 @@ impl ShardFixture {
 
 pub fn question(scope: KeyScope, decay: Option<&str>, statistic: Statistic) -> AggregateQuestion {
     let decay: Option<Decay> = decay.map(|decay| decay.parse().unwrap());
-    AggregateQuestion { aggregate: "spend".into(), scope, decay, statistic }
+    AggregateQuestion { aggregate: "spend".into(), scope, decay, last: None, time: QueryTime::Newest, statistic }
 }
 
 /// The answer of all shards together.

@@ -8,10 +8,11 @@
 //! | [`forward`] | the exponential it was built for | counts and sums exact, summaries within epsilon | one `exp` | one half-life is enough: exact and cheapest |
 //! | [`division`] | the smooth decay it was built for, and slower ones | within epsilon, always | one cell update | a polynomial decay, or an exponential with a horizon |
 //! | [`cascade`] | any window or decay | within epsilon, always | amortised sort and compression | the window is chosen by the query and repeats are removed upstream |
+//! | [`distinct`] | any window or decay | windows within epsilon, except with probability delta | one hash | how many different values there were, not how many events |
 //! | [`paper::levels`] | any window or decay | as `cascade` | a copy in every level | comparing with the published structure |
 //! | [`paper::integral`] | one integral decay | as `robust` | one walk per level | comparing with the published structure |
 //!
-//! `robust`, `forward`, `division` and `integral` merge: the merged sketch answers as if it had seen both streams.
+//! `robust`, `distinct`, `forward`, `division` and `integral` merge: the merged sketch answers as if it had seen both streams.
 //! `cascade` and `levels` do not; merge their readings ([`Totals::merge`] and so on) instead.
 //!
 //! Building blocks: [`qdigest`] (distribution of values) and [`spacesaving`] (heavy labels) summarise without time;
@@ -23,6 +24,7 @@
 pub mod answer;
 pub mod cascade;
 pub(crate) mod codec;
+pub mod distinct;
 pub mod division;
 pub mod error;
 pub mod forward;

@@ -1,8 +1,9 @@
-//! Predicates of share queries: comparisons of value or weight, joined by `and` and `or`.
+//! Predicates of share queries: comparisons of value or weight, joined by `and`, `or` and `not`.
 //!
 //! Bounds are integers where they are compared with what a sketch keeps, and fractions in the units of the events. The
-//! grammar is closed and bounded: at most [`MAX_COMPARISONS`] comparisons, nested at most [`MAX_DEPTH`] deep. `and` binds
-//! tighter than `or`.
+//! grammar is closed and bounded: at most [`MAX_COMPARISONS`] comparisons, nested at most [`MAX_DEPTH`] deep. `not` binds
+//! tighter than `and`, and `and` tighter than `or`. A negation is resolved when it is read: `not value < 5` is
+//! `value >= 5`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,7 +44,7 @@ pub enum Comparison {
 /// ```
 /// use ebb_sketch::aggregate::predicate::Predicate;
 ///
-/// let predicate: Predicate = "value >= 100 and (weight < 5 or value = 700)".parse()?;
+/// let predicate: Predicate = "value >= 100 and not (weight >= 5 and value != 700)".parse()?;
 /// assert!(predicate.matches(150, 1) && predicate.matches(700, 9) && !predicate.matches(99, 1));
 /// # Ok::<(), ebb_sketch::aggregate::predicate::PredicateError>(())
 /// ```
@@ -106,6 +107,17 @@ impl Comparison {
         }
     }
 
+    fn negated(self) -> Self {
+        match self {
+            Self::Less => Self::AtLeast,
+            Self::AtMost => Self::More,
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::AtLeast => Self::Less,
+            Self::More => Self::AtMost,
+        }
+    }
+
     fn sign(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -131,6 +143,20 @@ impl Predicate {
             Self::Compare { field: Field::Weight, comparison, bound } => comparison.holds(weight, *bound),
             Self::All(parts) => parts.iter().all(|part| part.matches(value, weight)),
             Self::Any(parts) => parts.iter().any(|part| part.matches(value, weight)),
+        }
+    }
+}
+
+impl<B> Predicate<B> {
+    /// Selects exactly the observations that this predicate does not.
+    pub fn negated(self) -> Self {
+        let all = |parts: Vec<Self>| parts.into_iter().map(Self::negated).collect();
+        match self {
+            Self::Compare { field, comparison, bound } => {
+                Self::Compare { field, comparison: comparison.negated(), bound }
+            }
+            Self::All(parts) => Self::Any(all(parts)),
+            Self::Any(parts) => Self::All(all(parts)),
         }
     }
 }
@@ -218,6 +244,15 @@ impl<'a, B> PredicateParser<'a, B> {
     }
 
     fn term(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
+        let mut negations = 0;
+        while self.consume_word("not") {
+            negations += 1;
+        }
+        let term = self.positive_term(depth)?;
+        Ok(if negations % 2 == 1 { term.negated() } else { term })
+    }
+
+    fn positive_term(&mut self, depth: usize) -> Result<Predicate<B>, PredicateError> {
         if !self.consume_sign("(") {
             return self.comparison();
         }
@@ -270,95 +305,4 @@ impl<'a, B> PredicateParser<'a, B> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn predicate(text: &str) -> Predicate {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn and_binds_tighter_than_or() {
-        let loose = predicate("value = 1 or value = 2 and weight > 5");
-        assert!(loose.matches(1, 0) && loose.matches(2, 6) && !loose.matches(2, 5));
-        let tight = predicate("(value = 1 or value = 2) and weight > 5");
-        assert!(!tight.matches(1, 0) && tight.matches(1, 6) && tight.matches(2, 6));
-    }
-
-    #[test]
-    fn comparisons_follow_their_sign() {
-        for (sign, truth) in [
-            ("<", [true, false, false]),
-            ("<=", [true, true, false]),
-            ("=", [false, true, false]),
-            ("==", [false, true, false]),
-            ("!=", [true, false, true]),
-            ("<>", [true, false, true]),
-            (">=", [false, true, true]),
-            (">", [false, false, true]),
-        ] {
-            assert_eq!([4, 5, 6].map(|v| predicate(&format!("value{sign}5")).matches(v, 0)), truth, "{sign}");
-            assert_eq!([4, 5, 6].map(|w| predicate(&format!("weight {sign} 5")).matches(0, w)), truth, "{sign}");
-        }
-    }
-
-    #[test]
-    fn display_parses_back() {
-        for text in
-            ["value <= 7", "value = 1 or (value = 2 and weight > 5)", "(value < 1 or weight = 2) and value != 3"]
-        {
-            assert_eq!(predicate(text).to_string(), text);
-            assert_eq!(predicate(&predicate(text).to_string()), predicate(text));
-        }
-    }
-
-    #[test]
-    fn malformed_predicates_are_rejected_with_an_example() {
-        for text in [
-            "",
-            "value",
-            "value 5",
-            "value > ",
-            "value > -1",
-            "value > 18446744073709551616",
-            "price > 5",
-            "values > 5",
-            "value > 5 weight < 2",
-            "value > 5 and",
-            "(value > 5",
-            "value > 5)",
-        ] {
-            let rejected = text.parse::<Predicate>().unwrap_err().to_string();
-            assert!(rejected.contains("write value >= 100"), "{text}: {rejected}");
-        }
-    }
-
-    #[test]
-    fn fractions_are_read_where_bounds_are_in_the_units_of_events() {
-        let bound = |text: &str| match text.parse() {
-            Ok(Predicate::Compare { bound, .. }) => Some(bound),
-            Ok(Predicate::All(_) | Predicate::Any(_)) | Err(_) => None,
-        };
-        assert_eq!(
-            (bound("value > 0.25"), bound("value>=10"), bound("weight < .5")),
-            (Some(0.25), Some(10.0), Some(0.5))
-        );
-        assert_eq!(
-            (bound("value > 1.2.3"), bound("value > ."), bound("value > inf"), bound("value > 1e3")),
-            (None, None, None, None)
-        );
-        assert!("value > 0.25".parse::<Predicate>().is_err(), "what a sketch keeps is whole");
-        let shown: Predicate<f64> = "value > 0.25 and (weight = 2 or value < 7)".parse().unwrap();
-        assert_eq!(shown.to_string(), "value > 0.25 and (weight = 2 or value < 7)");
-    }
-
-    #[test]
-    fn depth_and_length_are_bounded() {
-        let nested = |depth: usize| format!("{}value = 1{}", "(".repeat(depth), ")".repeat(depth));
-        assert!(nested(MAX_DEPTH).parse::<Predicate>().is_ok());
-        assert_eq!(nested(MAX_DEPTH + 1).parse::<Predicate>(), Err(PredicateError::TooDeep));
-        let long = |terms: usize| vec!["value = 1"; terms].join(" or ");
-        assert!(long(MAX_COMPARISONS).parse::<Predicate>().is_ok());
-        assert_eq!(long(MAX_COMPARISONS + 1).parse::<Predicate>(), Err(PredicateError::TooMany));
-    }
-}
+mod tests;

@@ -22,6 +22,9 @@ pub enum SpecEncoding {
     Omitted,
 }
 
+/// The approximate memory of an entry of a method without its own measure.
+const ENTRY_BYTES: usize = 48;
+
 /// A summary of a stream of observations that answers statistics under a decay.
 ///
 /// Sketches are deterministic: equal sequences of calls give equal bytes. Time is the `time_ms` of the observations and the
@@ -81,6 +84,22 @@ pub trait DecayedSketch: Clone + Debug + Sized {
 
     /// Stored elements, nodes, counters and ranges: a measure of memory.
     fn entry_count(&self) -> usize;
+
+    /// An upper bound of the memory of the sketch; approximate for methods whose size is not limited by a budget.
+    fn memory_bytes(&self) -> usize {
+        self.entry_count() * ENTRY_BYTES
+    }
+
+    /// How often the sketch was halved to save memory; 0 for methods that cannot be.
+    fn coarseness(&self) -> u8 {
+        0
+    }
+
+    /// Halves the sketch until it was halved `coarseness` times, where the method can. Its stated error grows with it.
+    fn coarsen(&mut self, _coarseness: u8) {}
+
+    /// Does without caches, so that memory depends on the observations alone.
+    fn disable_cache(&mut self) {}
 
     /// Appends the canonical, checksummed state bytes as length-prefixed blocks.
     fn encode_into(&self, writer: &mut Writer, encoding: SpecEncoding);

@@ -66,6 +66,12 @@ impl SummaryShape {
         self.values.map_or((1 << 53) - 1, DigestShape::max_value)
     }
 
+    /// An upper bound of the nodes, counters and buffered observations of one summary.
+    pub(crate) fn max_entries(self) -> usize {
+        let digest = self.values.map_or(0, |digest| 2 * digest.max_nodes() + 2048);
+        digest + self.counters.map_or(0, |counters| 2 * (counters as usize).max(32))
+    }
+
     pub(crate) fn is_totals_only(self) -> bool {
         self.values.is_none() && self.counters.is_none()
     }

@@ -3,6 +3,7 @@
 mod bounds;
 mod errors;
 mod oracle;
+mod past;
 mod properties;
 mod snapshots;
 mod vectors;

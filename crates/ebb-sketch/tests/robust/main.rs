@@ -4,6 +4,7 @@ mod accuracy;
 mod copies;
 mod errors;
 mod oracle;
+mod past;
 mod properties;
 mod queries;
 mod streams;

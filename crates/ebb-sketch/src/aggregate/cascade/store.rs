@@ -6,7 +6,6 @@
 
 use crate::aggregate::observation::Observation;
 use crate::aggregate::qdigest::tree::{DyadicRange, Forest, Node};
-use crate::aggregate::reading::DecayFactor;
 use crate::aggregate::summary::{RangeSummary, SummaryShape};
 use crate::aggregate::timeline::{RangeCollector, RangeStore, TimelineQuery, TimelineShape, position_of, time_of};
 use crate::codec::{CodecError, Reader, Writer};
@@ -96,6 +95,8 @@ impl<M: RangeSummary> CascadeStore<M> {
 }
 
 impl<M: RangeSummary> RangeStore for CascadeStore<M> {
+    const ANSWERS_PAST: bool = true;
+
     fn new(_: &TimelineShape) -> Self {
         Self { raw: Vec::new(), raw_floor_ms: None, levels: Vec::new(), expired: 0.0 }
     }
@@ -144,17 +145,14 @@ impl<M: RangeSummary> RangeStore for CascadeStore<M> {
         let mut above_ms = self.raw_floor_ms;
         for level in &self.levels {
             let Some(ceiling_ms) = above_ms else { break };
-            let youngest = query.weight(ceiling_ms);
-            if youngest <= 0.0 {
+            if query.range_factor(i64::MIN, ceiling_ms).is_none() {
                 break;
             }
             let height = level.forest.height;
             for node in &level.forest.nodes {
                 let (low_ms, high_ms) = (time_of(node.range.low()), time_of(node.range.high(height)));
-                let upper = if high_ms < ceiling_ms { query.weight(high_ms) } else { youngest };
-                if upper > 0.0 {
-                    let lower = if low_ms == high_ms { upper } else { query.weight(low_ms) };
-                    into.add_range(&node.mass, DecayFactor::between(lower, upper));
+                if let Some(factor) = query.range_factor(low_ms, high_ms.min(ceiling_ms)) {
+                    into.add_range(&node.mass, factor);
                     used += 1;
                 }
             }

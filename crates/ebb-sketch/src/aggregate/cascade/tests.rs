@@ -16,8 +16,11 @@ fn answers_state_their_guarantee_and_evidence() {
     assert_eq!(window.guarantee, Guarantee::Deterministic { epsilon: 0.1 });
     let endless = cascade.totals(2999, &Decay::polynomial(1.0, 1.0).unwrap()).unwrap();
     assert!(endless.count().incomplete, "the sum lacks what is outside the horizon");
-    // A query for the past is answered as of the newest time.
-    assert_eq!(cascade.totals(0, &Decay::window(10).unwrap()).unwrap().count().value, 10.0);
+    // A query for the past leaves out what is newer, and does not reach beyond the horizon.
+    let past = cascade.totals(2_500, &Decay::window(10).unwrap()).unwrap().count();
+    assert!(past.lower <= 10.0 && 10.0 <= past.upper && past.value < 100.0, "{past:?}");
+    let expired = QueryError::Expired { floor_ms: 1_999 };
+    assert_eq!(cascade.totals(0, &Decay::window(10).unwrap()), Err(expired));
 }
 
 #[test]
@@ -32,7 +35,9 @@ fn extreme_times_survive_insert_query_encode_and_expiry() {
         assert!(cascade.levels().iter().any(|level| level.floor_ms.is_some()));
         let restored = CascadeSketch::decode(&cascade.encode()).unwrap();
         assert_eq!(restored.encode(), cascade.encode());
-        assert!(cascade.totals(at_ms, &Decay::window(1000).unwrap()).unwrap().count().covers(2000.0));
+        assert!(
+            cascade.totals(cascade.newest_ms().unwrap(), &Decay::window(1000).unwrap()).unwrap().count().covers(2000.0)
+        );
         cascade.advance(i64::MAX);
         cascade.advance(i64::MIN);
     }

@@ -19,6 +19,12 @@ use crate::decay::Decay;
 /// Exponents stay below this, far from the overflow of doubles.
 const MAX_EXPONENT: f64 = 300.0;
 
+/// The memory of an empty sketch, rounded up.
+const SKETCH_BYTES: usize = 1024;
+
+/// The memory of a digest node, a counter or a buffered observation, in a vector that may be half empty.
+pub const ENTRY_BYTES: usize = 96;
+
 /// An exponential decay, and what is kept under it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ForwardShape {
@@ -32,6 +38,11 @@ impl ForwardShape {
         let reason = "forward decay is exponential; use for example exponential:half_life=10m";
         let rate = decay.rate().ok_or(ShapeError::Decay { decay: decay.to_string(), reason })?;
         Ok(Self { rate, summary })
+    }
+
+    /// An upper bound of the memory of one sketch.
+    pub fn max_bytes(&self) -> usize {
+        SKETCH_BYTES + self.summary.max_entries() * ENTRY_BYTES
     }
 
     /// What is kept.
@@ -196,6 +207,10 @@ impl DecayedSketch for ForwardSketch {
 
     fn entry_count(&self) -> usize {
         self.summary.entry_count()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        SKETCH_BYTES + self.entry_count() * ENTRY_BYTES
     }
 
     fn encode_into(&self, writer: &mut Writer, _: SpecEncoding) {

@@ -103,6 +103,23 @@ impl Accuracy {
         self.copies
     }
 
+    /// Half the sample, and the error that follows from it.
+    pub fn halved(&self) -> Self {
+        let tau = self.tau.div_ceil(2);
+        Self { epsilon: self.epsilon * libm::sqrt(f64::from(self.tau) / f64::from(tau)), tau, ..*self }
+    }
+
+    /// The same sample with an error that is `factor` times as large.
+    pub(super) fn diluted(&self, factor: f64) -> Self {
+        Self { epsilon: self.epsilon * factor, ..*self }
+    }
+
+    /// How often the sample can be halved until the error would exceed `max_epsilon`.
+    pub fn halvings_within(&self, max_epsilon: f64) -> u8 {
+        let halvings = std::iter::successors(Some(self.halved()), |coarser| Some(coarser.halved()));
+        halvings.take_while(|coarser| coarser.epsilon <= max_epsilon && coarser.tau > 1).count() as u8
+    }
+
     /// How many standard errors epsilon is: the width of bounds computed from the sample.
     pub(super) fn standard_errors(&self) -> f64 {
         self.epsilon * libm::sqrt(f64::from(self.tau) / 1.1)

@@ -154,6 +154,22 @@ impl<P: SampleSpec> DecayedSketch for RobustSketch<P> {
         self.samples().map(SampleSketch::entry_count).sum()
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.samples().map(SampleSketch::memory_bytes).sum()
+    }
+
+    fn coarseness(&self) -> u8 {
+        self.main.spec().coarseness()
+    }
+
+    fn coarsen(&mut self, coarseness: u8) {
+        self.samples_mut().for_each(|sample| sample.coarsen(coarseness));
+    }
+
+    fn disable_cache(&mut self) {
+        self.samples_mut().for_each(SampleSketch::disable_cache);
+    }
+
     /// One block per sample.
     fn encode_into(&self, writer: &mut Writer, encoding: SpecEncoding) {
         self.samples().for_each(|sample| writer.bytes(&sample.encode_with(encoding)));

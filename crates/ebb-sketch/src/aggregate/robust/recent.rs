@@ -12,6 +12,7 @@ const INDEX_BITS: u32 = 26;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecentElements {
     slots: Vec<RecentSlot>,
+    is_disabled: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +22,21 @@ struct RecentSlot {
 }
 
 impl RecentElements {
+    /// Allocated size, once enabled.
+    pub const BYTES: usize = SLOTS * size_of::<RecentSlot>();
+
+    /// Releases the cache for good.
+    pub fn disable(&mut self) {
+        *self = Self { slots: Vec::new(), is_disabled: true };
+    }
+
+    /// The most memory that the cache may take.
+    pub fn max_bytes(&self) -> usize {
+        if self.is_disabled { 0 } else { Self::BYTES }
+    }
+
     pub fn enable(&mut self) {
-        if self.slots.is_empty() {
+        if self.slots.is_empty() && !self.is_disabled {
             self.slots = vec![RecentSlot { tag: 0, list_and_index: u32::MAX }; SLOTS];
         }
     }
@@ -59,6 +73,17 @@ mod tests {
         let mut recent = RecentElements::default();
         recent.note(7, 3, 5);
         assert_eq!(recent.find(7), None);
+    }
+
+    #[test]
+    fn disabled_cache_takes_no_memory_and_stays_disabled() {
+        let mut recent = RecentElements::default();
+        assert_eq!(recent.max_bytes(), RecentElements::BYTES);
+        recent.enable();
+        recent.disable();
+        recent.enable();
+        recent.note(7, 3, 5);
+        assert_eq!((recent.find(7), recent.max_bytes(), recent.slots.capacity()), (None, 0, 0));
     }
 
     #[test]

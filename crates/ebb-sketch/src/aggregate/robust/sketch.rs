@@ -39,6 +39,12 @@ pub trait SampleSpec: Clone + PartialEq + Debug {
     /// Whether a decoded element can come from [`Self::to_stored`].
     fn check_stored(&self, element: &Element) -> Result<(), CodecError>;
 
+    /// The same hashes with a sample that is halved this many times more.
+    fn coarsened(&self, halvings: u8) -> Self;
+
+    /// How often the sample was halved.
+    fn coarseness(&self) -> u8;
+
     /// The floor that a watermark raises the levels to.
     fn floor_at(&self, watermark_ms: i64) -> i64;
 
@@ -77,6 +83,15 @@ pub trait SampleStore: Clone + Debug {
         self.merge_lazily(other);
         self.compact();
     }
+
+    /// Keeps at most `tau` elements per level from now on, and compacts.
+    fn shrink(&mut self, tau: u32);
+
+    /// Does without the cache of recent elements, which speeds up repeats.
+    fn disable_cache(&mut self);
+
+    /// An upper bound of the memory of the store, including elements that the next compaction removes.
+    fn memory_bytes(&self) -> usize;
 
     /// The hash that chooses the sample.
     fn hash(&self) -> &Arc<SampleHash>;
@@ -164,6 +179,27 @@ impl<P: SampleSpec> SampleSketch<P> {
         Ok(())
     }
 
+    /// Halves the sample until it was halved `coarseness` times. The result is the sketch that a specification with the
+    /// smaller sample would have built from the same elements.
+    pub fn coarsen(&mut self, coarseness: u8) {
+        let halvings = coarseness.saturating_sub(self.spec.coarseness());
+        if halvings > 0 {
+            self.spec = self.spec.coarsened(halvings);
+            let tau = self.spec.accuracy().tau();
+            self.copies.iter_mut().for_each(|copy| copy.shrink(tau));
+        }
+    }
+
+    /// Does without the cache of recent elements.
+    pub fn disable_cache(&mut self) {
+        self.copies.iter_mut().for_each(P::Store::disable_cache);
+    }
+
+    /// An upper bound of the memory of the sketch.
+    pub fn memory_bytes(&self) -> usize {
+        SKETCH_BYTES + self.copies.iter().map(P::Store::memory_bytes).sum::<usize>()
+    }
+
     /// The values of all elements; some more than once.
     pub fn values(&self) -> impl Iterator<Item = u64> {
         self.copies.iter().flat_map(P::Store::elements).map(|element| element.value)
@@ -193,6 +229,15 @@ impl<P: SampleSpec> SampleSketch<P> {
         self.copies.iter().map(P::Store::entry_count).sum()
     }
 }
+
+/// The memory of a sketch without its copies, rounded up.
+const SKETCH_BYTES: usize = 512;
+
+/// The memory of a store without elements, rounded up: its fields, floors and lists.
+pub(crate) const STORE_BYTES: usize = 3072;
+
+/// The memory per element: a vector that grows may be half empty.
+pub const ELEMENT_BYTES: usize = 2 * size_of::<Element>();
 
 /// One hash per copy.
 pub(crate) fn draw_hashes(accuracy: Accuracy, max_weight: u32, seed: u64) -> Vec<Arc<SampleHash>> {

@@ -12,7 +12,7 @@ use super::element::Element;
 use super::floors::{LevelFloors, NO_FLOOR};
 use super::hash::SampleHash;
 use super::recent::RecentElements;
-use super::sketch::SampleStore;
+use super::sketch::{ELEMENT_BYTES, STORE_BYTES, SampleStore};
 
 /// Elements and floors under one hash.
 #[derive(Debug, Clone)]
@@ -49,6 +49,11 @@ impl WindowStore {
             max_deferred: min_deferred(tau),
             recent: RecentElements::default(),
         }
+    }
+
+    /// The newest time, on a compacted store.
+    pub fn newest_ms(&self) -> Option<i64> {
+        self.lists.iter().filter_map(|list| list.elements.first()).map(|element| element.time_ms).max()
     }
 
     /// Queries must be for later times than this.
@@ -128,6 +133,21 @@ impl SampleStore for WindowStore {
         if self.deferred >= self.max_deferred {
             self.compact();
         }
+    }
+
+    fn shrink(&mut self, tau: u32) {
+        self.tau = tau as usize;
+        self.deferred += 1;
+        self.compact();
+        self.lists.iter_mut().for_each(|list| list.elements.shrink_to_fit());
+    }
+
+    fn disable_cache(&mut self) {
+        self.recent.disable();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        STORE_BYTES + self.recent.max_bytes() + self.entry_count() * ELEMENT_BYTES
     }
 
     fn hash(&self) -> &Arc<SampleHash> {

@@ -22,6 +22,7 @@ pub struct WindowSpec {
     accuracy: Accuracy,
     horizon_ms: u64,
     hashes: Vec<Arc<SampleHash>>,
+    coarseness: u8,
 }
 
 /// Weights, shares, quantiles and frequent values over any window or decay, chosen by the query.
@@ -67,7 +68,7 @@ impl WindowSpec {
         if !(1..=MAX_HORIZON_MS).contains(&horizon_ms) {
             return Err(WindowSpecError::Horizon { horizon_ms, max_ms: MAX_HORIZON_MS });
         }
-        Ok(Self { accuracy, horizon_ms, hashes: draw_hashes(accuracy, max_weight, seed) })
+        Ok(Self { accuracy, horizon_ms, hashes: draw_hashes(accuracy, max_weight, seed), coarseness: 0 })
     }
 
     /// The longest window that can be queried.
@@ -105,6 +106,15 @@ impl SampleSpec for WindowSpec {
         Ok(())
     }
 
+    fn coarsened(&self, halvings: u8) -> Self {
+        let accuracy = (0..halvings).fold(self.accuracy, |accuracy, _| accuracy.halved());
+        Self { accuracy, coarseness: self.coarseness + halvings, ..self.clone() }
+    }
+
+    fn coarseness(&self) -> u8 {
+        self.coarseness
+    }
+
     fn floor_at(&self, watermark_ms: i64) -> i64 {
         watermark_ms.saturating_sub_unsigned(self.horizon_ms)
     }
@@ -128,7 +138,8 @@ impl SampleSpec for WindowSpec {
             return Err(QueryError::Expired { floor_ms });
         }
         let samples = copies.iter().map(|copy| copy.sample(as_of_ms, decay)).collect();
-        Ok(SampleReading::new(self.accuracy, samples))
+        let dilution = copies.iter().map(|copy| copy.dilution(as_of_ms, decay)).fold(1.0, f64::max);
+        Ok(SampleReading::new(self.accuracy.diluted(dilution), samples))
     }
 
     fn write_parameters(&self, writer: &mut Writer) {

@@ -12,6 +12,8 @@ pub(crate) struct TimelineQuery<'a> {
     shape: TimelineShape,
     decay: &'a Decay,
     now_ms: i64,
+    /// The newest time, if that is after `now_ms`: later observations are left out.
+    newest_ms: Option<i64>,
 }
 
 impl<'a> TimelineQuery<'a> {
@@ -20,12 +22,40 @@ impl<'a> TimelineQuery<'a> {
         let horizon_ms = shape.horizon_ms;
         match decay.width() {
             Some(window_ms) if window_ms > horizon_ms => Err(QueryError::WindowBeyondHorizon { window_ms, horizon_ms }),
-            _ => Ok(Self { shape, decay, now_ms }),
+            _ => Ok(Self { shape, decay, now_ms, newest_ms: None }),
         }
     }
 
-    /// The decayed weight of a unit observed at `time_ms`; zero beyond the horizon.
+    /// Answers as of a time that may be before `newest_ms`, but not before everything that is kept.
+    pub fn since(self, newest_ms: Option<i64>) -> Result<Self, QueryError> {
+        let newest_ms = newest_ms.filter(|newest| *newest > self.now_ms);
+        match newest_ms.map(|newest| newest.saturating_sub_unsigned(self.shape.horizon_ms)) {
+            Some(floor_ms) if floor_ms >= self.now_ms => Err(QueryError::Expired { floor_ms }),
+            _ => Ok(Self { newest_ms, ..self }),
+        }
+    }
+
+    /// Bounds of the decay of observations between `low_ms` and `high_ms`; `None` if none of them has weight.
+    pub fn range_factor(&self, low_ms: i64, high_ms: i64) -> Option<DecayFactor> {
+        if low_ms > self.now_ms && self.newest_ms.is_some() {
+            return None;
+        }
+        let is_cut = high_ms > self.now_ms && self.newest_ms.is_some();
+        let upper = self.weight(if is_cut { self.now_ms } else { high_ms });
+        let lower = match () {
+            () if is_cut => 0.0,
+            () if low_ms == high_ms => upper,
+            () => self.weight(low_ms),
+        };
+        (upper > 0.0).then(|| DecayFactor::between(lower, upper))
+    }
+
+    /// The decayed weight of a unit observed at `time_ms`; zero beyond the horizon, and after the time of a query for the
+    /// past.
     pub fn weight(&self, time_ms: i64) -> f64 {
+        if self.newest_ms.is_some() && time_ms > self.now_ms {
+            return 0.0;
+        }
         let age = self.now_ms.saturating_sub(time_ms).max(0) as u64;
         if age < self.shape.horizon_ms { self.decay.weight(age) } else { 0.0 }
     }
@@ -33,10 +63,13 @@ impl<'a> TimelineQuery<'a> {
     /// What supports a count over observations from the oldest to the newest time of `span_ms`.
     pub fn count_assurance(&self, span_ms: Option<(i64, i64)>, cells: usize) -> Assurance {
         let horizon_ms = self.shape.horizon_ms;
-        let expired = span_ms.is_some_and(|(oldest_ms, _)| self.now_ms.saturating_sub(oldest_ms) as u64 >= horizon_ms);
+        let newest_ms = self.newest_ms.unwrap_or(self.now_ms);
+        let expired = span_ms.is_some_and(|(oldest_ms, _)| newest_ms.saturating_sub(oldest_ms) as u64 >= horizon_ms);
+        let oldest_age = horizon_ms.saturating_sub(newest_ms.abs_diff(self.now_ms));
         Assurance {
-            epsilon: Some(self.shape.epsilon).filter(|_| self.shape.is_guaranteed),
-            incomplete: expired && self.decay.weight(horizon_ms) > 0.0,
+            // Ranges are as wide as the newest time allows, so a query for the past has its bounds only.
+            epsilon: Some(self.shape.epsilon).filter(|_| self.shape.is_guaranteed && self.newest_ms.is_none()),
+            incomplete: expired && self.decay.weight(oldest_age) > 0.0,
             cells: cells as u64,
         }
     }

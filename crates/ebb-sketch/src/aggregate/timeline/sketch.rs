@@ -10,6 +10,9 @@ use crate::decay::Decay;
 
 /// The observations and ranges of a timeline.
 pub(crate) trait RangeStore: Sized {
+    /// Whether observations after the time of a query can be left out.
+    const ANSWERS_PAST: bool;
+
     fn new(shape: &TimelineShape) -> Self;
 
     /// Adds a checked observation. `newest_ms` is the newest time, this observation included.
@@ -102,6 +105,9 @@ impl<T: RangeStore, S: RangeStore> Timeline<T, S> {
     }
 
     fn query<'a>(&self, now_ms: i64, decay: &'a Decay) -> Result<TimelineQuery<'a>, QueryError> {
+        if T::ANSWERS_PAST {
+            return TimelineQuery::new(self.shape, decay, now_ms)?.since(self.newest_ms());
+        }
         TimelineQuery::new(self.shape, decay, self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms)))
     }
 

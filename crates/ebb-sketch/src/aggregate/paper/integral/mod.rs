@@ -29,6 +29,7 @@ pub struct IntegralSpec {
     tick_ms: u64,
     weight_scale: u32,
     hashes: Vec<Arc<SampleHash>>,
+    coarseness: u8,
 }
 
 /// The sampling sketch for one integral decay.
@@ -84,7 +85,7 @@ impl IntegralSpec {
             }
             Some(scaled) => {
                 let hashes = draw_hashes(accuracy, scaled, seed);
-                Ok(Self { accuracy, decay: Arc::new(decay), tick_ms, weight_scale, hashes })
+                Ok(Self { accuracy, decay: Arc::new(decay), tick_ms, weight_scale, hashes, coarseness: 0 })
             }
         }
     }
@@ -155,6 +156,15 @@ impl SampleSpec for IntegralSpec {
         } else {
             Err(CodecError::invalid("weight", "not a multiple of its scale"))
         }
+    }
+
+    fn coarsened(&self, halvings: u8) -> Self {
+        let accuracy = (0..halvings).fold(self.accuracy, |accuracy, _| accuracy.halved());
+        Self { accuracy, coarseness: self.coarseness + halvings, ..self.clone() }
+    }
+
+    fn coarseness(&self) -> u8 {
+        self.coarseness
     }
 
     fn floor_at(&self, watermark_ms: i64) -> i64 {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use super::decay::IntegralDecay;
 use crate::aggregate::robust::hash::SampleHash;
-use crate::aggregate::robust::{Element, LevelFloors, RecentElements, Sample, SampleRow, SampleStore};
+use crate::aggregate::robust::{
+    ELEMENT_BYTES, Element, LevelFloors, RecentElements, STORE_BYTES, Sample, SampleRow, SampleStore,
+};
 
 /// Elements and floors under one hash and one decay.
 #[derive(Debug, Clone)]
@@ -188,6 +190,21 @@ impl SampleStore for IntegralStore {
         if self.deferred >= self.max_deferred {
             self.compact();
         }
+    }
+
+    fn shrink(&mut self, tau: u32) {
+        self.tau = tau as usize;
+        self.deferred += 1;
+        self.compact();
+        self.pool.shrink_to_fit();
+    }
+
+    fn disable_cache(&mut self) {
+        self.recent.disable();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        STORE_BYTES + self.recent.max_bytes() + self.entry_count() * ELEMENT_BYTES
     }
 
     fn hash(&self) -> &Arc<SampleHash> {

@@ -80,6 +80,8 @@ impl<M: RangeSummary> ReplicatedStore<M> {
 }
 
 impl<M: RangeSummary> RangeStore for ReplicatedStore<M> {
+    const ANSWERS_PAST: bool = false;
+
     fn new(shape: &TimelineShape) -> Self {
         let tree = FillTree::new(shape.height(), shape.range_capacity(1));
         let levels = vec![ReplicatedLevel { floor_ms: None, tree }];
