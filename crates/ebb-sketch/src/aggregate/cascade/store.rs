@@ -153,7 +153,7 @@ impl<M: RangeSummary> RangeStore for CascadeStore<M> {
                 let (low_ms, high_ms) = (time_of(node.range.low()), time_of(node.range.high(height)));
                 let upper = if high_ms < ceiling_ms { query.weight(high_ms) } else { youngest };
                 if upper > 0.0 {
-                    let lower = if low_ms == high_ms { upper } else { query.weight(low_ms) };
+                    let lower = if low_ms == high_ms { upper } else { query.least_weight(low_ms).min(upper) };
                     into.add_range(&node.mass, DecayFactor::between(lower, upper));
                     used += 1;
                 }

@@ -27,6 +27,12 @@ pub trait SampleSpec: Clone + PartialEq + Debug {
     /// The largest accepted weight of an element.
     fn max_weight(&self) -> u32;
 
+    /// Rejects elements that a sketch of this specification cannot hold.
+    #[inline]
+    fn check(&self, element: &Element) -> Result<(), ObservationError> {
+        element.check(self.max_weight())
+    }
+
     /// One hash per copy; at least one.
     fn hashes(&self) -> &[Arc<SampleHash>];
 
@@ -127,7 +133,7 @@ impl<P: SampleSpec> SampleSketch<P> {
     /// Adds an element, or rejects it without changing anything.
     #[inline]
     pub fn insert(&mut self, element: Element) -> Result<(), ObservationError> {
-        element.check(self.spec.max_weight())?;
+        self.spec.check(&element)?;
         let stored = self.spec.to_stored(element);
         self.copies.iter_mut().for_each(|copy| copy.insert(stored));
         Ok(())
@@ -157,11 +163,16 @@ impl<P: SampleSpec> SampleSketch<P> {
 
     /// Like [`SampleSketch::merge`], but compacts only when much work is deferred: merging many small sketches is cheap.
     pub fn merge_lazily(&mut self, other: &Self) -> Result<(), MergeError> {
-        if self.spec != other.spec {
-            return Err(MergeError::Different("accuracy, weights, horizon or decay, or seed"));
-        }
+        self.check_same_spec(other)?;
         self.copies.iter_mut().zip(&other.copies).for_each(|(copy, others)| copy.merge_lazily(others));
         Ok(())
+    }
+
+    pub(super) fn check_same_spec(&self, other: &Self) -> Result<(), MergeError> {
+        match self.spec == other.spec {
+            true => Ok(()),
+            false => Err(MergeError::Different("accuracy, weights, horizon or decay, or seed")),
+        }
     }
 
     /// The values of all elements; some more than once.
@@ -196,6 +207,10 @@ impl<P: SampleSpec> SampleSketch<P> {
 
 /// One hash per copy.
 pub(crate) fn draw_hashes(accuracy: Accuracy, max_weight: u32, seed: u64) -> Vec<Arc<SampleHash>> {
-    let copy_seed = |copy: u8| random::mix(seed ^ random::mix(u64::from(copy)));
-    (0..accuracy.copies()).map(|copy| Arc::new(SampleHash::from_seed(copy_seed(copy), max_weight))).collect()
+    copy_seeds(accuracy, seed).map(|seed| Arc::new(SampleHash::from_seed(seed, max_weight))).collect()
+}
+
+/// One seed per copy.
+pub(super) fn copy_seeds(accuracy: Accuracy, seed: u64) -> impl Iterator<Item = u64> {
+    (0..accuracy.copies()).map(move |copy| random::mix(seed ^ random::mix(u64::from(copy))))
 }

@@ -12,15 +12,25 @@ pub(crate) struct TimelineQuery<'a> {
     shape: TimelineShape,
     decay: &'a Decay,
     now_ms: i64,
+    /// The oldest accepted time.
+    oldest_ms: i64,
 }
 
 impl<'a> TimelineQuery<'a> {
-    pub fn new(shape: TimelineShape, decay: &'a Decay, now_ms: i64) -> Result<Self, QueryError> {
+    /// As of `now_ms`, or as of the newest time of `span_ms` if that is later.
+    pub fn new(
+        shape: TimelineShape,
+        decay: &'a Decay,
+        now_ms: i64,
+        span_ms: Option<(i64, i64)>,
+    ) -> Result<Self, QueryError> {
+        let (oldest_ms, newest_ms) = span_ms.unwrap_or((now_ms, now_ms));
+        let now_ms = now_ms.max(newest_ms);
         check_query_time(now_ms)?;
         let horizon_ms = shape.horizon_ms;
         match decay.width() {
             Some(window_ms) if window_ms > horizon_ms => Err(QueryError::WindowBeyondHorizon { window_ms, horizon_ms }),
-            _ => Ok(Self { shape, decay, now_ms }),
+            _ => Ok(Self { shape, decay, now_ms, oldest_ms }),
         }
     }
 
@@ -28,6 +38,12 @@ impl<'a> TimelineQuery<'a> {
     pub fn weight(&self, time_ms: i64) -> f64 {
         let age = self.now_ms.saturating_sub(time_ms).max(0) as u64;
         if age < self.shape.horizon_ms { self.decay.weight(age) } else { 0.0 }
+    }
+
+    /// The smallest decayed weight of a unit in a range that begins at `low_ms`. Ranges are aligned, so the first one may begin
+    /// before the oldest observation.
+    pub fn least_weight(&self, low_ms: i64) -> f64 {
+        self.weight(low_ms.max(self.oldest_ms))
     }
 
     /// What supports a count over observations from the oldest to the newest time of `span_ms`.

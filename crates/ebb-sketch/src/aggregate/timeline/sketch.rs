@@ -102,7 +102,7 @@ impl<T: RangeStore, S: RangeStore> Timeline<T, S> {
     }
 
     fn query<'a>(&self, now_ms: i64, decay: &'a Decay) -> Result<TimelineQuery<'a>, QueryError> {
-        TimelineQuery::new(self.shape, decay, self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms)))
+        TimelineQuery::new(self.shape, decay, now_ms, self.span_ms)
     }
 
     pub fn totals(&self, now_ms: i64, decay: &Decay) -> Result<Totals, QueryError> {
