@@ -99,6 +99,9 @@ bench-kafka: kafka-jars ## Compare the service on a real broker with bare loops 
 repro: setup ## Reproduce the figures of the papers (ARGS: names of reproductions, default all)
 	@cargo run --release --locked -p ebb-eval --example repro -- $(ARGS)
 
+guarantees: setup ## Compare the bounds of every aggregate with exact answers on 2,000 streams per family (ARGS='RUNS METHOD …')
+	@cargo run --release --locked -p ebb-eval --example guarantees -- $(ARGS)
+
 eval-real: setup ## Compare the service with exact answers on a real log (LOG=FILE: TSV with host, time in s, url, bytes)
 	@test -n "$(LOG)" || { echo 'name a log: make eval-real LOG=access.tsv'; exit 2; }
 	@EBB_REAL_LOG="$(abspath $(LOG))" cargo test --locked --test web_requests -- --ignored --nocapture

@@ -6,7 +6,7 @@ use super::parser::{ConfigParser, Schema};
 use super::scalars::{DecaySyntax, DurationRange, Fraction, IntegerRange, PositiveNumber, SizeRange, scalar};
 use super::stream::{EventConfig, Path, PathSyntax, parse_path};
 use super::tree::Node;
-use ebb_core::{AggregateParameters, AggregateSpec, Method, Selection, Weighting};
+use ebb_core::{AggregateParameters, AggregateSpec, Measure, Method, Selection, Weighting};
 use ebb_sketch::filter::structure::frequency::optimised::Carry;
 use ebb_sketch::units::DurationMs;
 
@@ -65,7 +65,8 @@ section! {
         /// smooth decay, deterministic bounds. `integral` and `levels`: the published forms of `robust` and `cascade`, for
         /// comparison.
         method: OneOf<Method> = "robust";
-        /// The maximum relative error.
+        /// The maximum relative error of counts and, with `robust`, of sums; of shares, ranks and quantiles in parts of the
+        /// count. `ebb check` says which theorem covers which answer.
         epsilon: Fraction = "0.02";
         /// The probability that a bound of `robust` or `integral` does not hold.
         delta: Fraction = "0.05";
@@ -78,7 +79,9 @@ section! {
         keys: Optional<IntegerRange<1, 10_000_000>>, eg "10000";
         /// The field whose most frequent values are kept.
         top: Optional<PathSyntax>, eg "country";
-        /// The resolution of values: each value is rounded to the nearest multiple.
+        /// The resolution of values: quantiles, ranks and shares are about the nearest multiples. `robust` sums the values
+        /// themselves, which must be 0 or at least a 65536th of this (a 16th if `max` and weights have very many steps); the
+        /// other methods sum the multiples.
         step: PositiveNumber<1_000_000_000> = "0.01";
         /// The largest value. Larger and negative values are not aggregated, and counted as refused.
         max: PositiveNumber<1_000_000_000_000> = "10000";
@@ -176,12 +179,7 @@ impl AggregateConfig {
     pub fn parameters(&self, name: &str, event: &EventConfig, number: impl Fn(&Path) -> usize) -> AggregateParameters {
         AggregateParameters {
             name: name.to_owned(),
-            of: match &self.of {
-                MeasureConfig::Count => ebb_core::Measure::Count,
-                MeasureConfig::Value => ebb_core::Measure::Value,
-                MeasureConfig::Weight => ebb_core::Measure::Weight,
-                MeasureConfig::Field(path) => ebb_core::Measure::Number(number(path)),
-            },
+            of: self.measure(number),
             over: self.over,
             method: self.method,
             epsilon: self.epsilon,
@@ -194,6 +192,16 @@ impl AggregateConfig {
             max: self.max,
             weights: if event.weight.is_some() { Weighting::ByEvent } else { Weighting::Unit },
             seed: 0,
+        }
+    }
+
+    /// What is measured in `ebb-core`; `number` as for [`AggregateConfig::parameters`].
+    pub(super) fn measure(&self, number: impl Fn(&Path) -> usize) -> Measure {
+        match &self.of {
+            MeasureConfig::Count => Measure::Count,
+            MeasureConfig::Value => Measure::Value,
+            MeasureConfig::Weight => Measure::Weight,
+            MeasureConfig::Field(path) => Measure::Number(number(path)),
         }
     }
 }

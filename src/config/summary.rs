@@ -7,6 +7,7 @@ use super::dedup::{DedupConfig, FilterSizing, WindowConfig};
 use super::emit;
 use super::parser::Schema;
 use super::stream::{EventConfig, StreamConfig};
+use ebb_core::Coverage;
 
 const MAX_STREAMS: usize = 12;
 
@@ -39,7 +40,10 @@ fn stream_lines(name: &str, stream: &StreamConfig) -> Vec<String> {
         let (method, memory) = (frequency.method.name(), frequency.memory);
         lines.push(format!("    frequency half-life {}, {memory}, {method}", frequency.half_life));
     }
-    lines.extend(stream.aggregates.iter().map(|(name, config)| format!("    aggregate {name}: {}", aggregate(config))));
+    for (name, config) in &stream.aggregates {
+        lines.push(format!("    aggregate {name}: {}", aggregate(config)));
+        lines.extend(coverage(config));
+    }
     if let Some(output) = &stream.output {
         let topics: Vec<String> = output.topics().map(|(verdict, topic)| format!("{verdict} to {topic}")).collect();
         lines.push(format!("    output    {}, {}", topics.join(", "), stream.delivery.name()));
@@ -67,6 +71,12 @@ fn aggregate(aggregate: &AggregateConfig) -> String {
     let (of, over, method) = (printed::<MeasureSyntax>(&aggregate.of), aggregate.over.name(), aggregate.method.name());
     let keys = aggregate.keys.map(|keys| format!(", up to {keys} keys")).unwrap_or_default();
     format!("{of} over {over}, {method}, within {}%{keys}", aggregate.epsilon * 100.0)
+}
+
+/// What the bounds of each statistic rest on.
+fn coverage(aggregate: &AggregateConfig) -> impl Iterator<Item = String> {
+    let coverage = aggregate.method.coverage(aggregate.measure(|_| 0));
+    coverage.into_iter().map(|Coverage { statistics, by }| format!("      {statistics}: {by}"))
 }
 
 fn printed<S: Schema>(value: &S::Value) -> String {

@@ -8,6 +8,7 @@
 //! them. Between instances partial aggregates travel as exports ([`crate::Plan::export`], [`crate::Plan::merge_exports`]).
 
 mod answer;
+mod coverage;
 mod export;
 mod input;
 mod key_table;
@@ -19,6 +20,7 @@ mod scale;
 mod sketch;
 mod spec;
 
+pub use coverage::Coverage;
 pub use export::{ExportError, LogDigest, MAX_EXPORTS, MergedExports};
 pub(super) use input::Occurrence;
 pub use input::Refusal;

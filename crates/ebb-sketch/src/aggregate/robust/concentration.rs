@@ -21,8 +21,8 @@
 const SKIPPED: f64 = 0.02;
 /// Levels that may answer instead of l*.
 const LEVELS: f64 = 57.0;
-/// Levels below l* that contribute to the probability of an error; further ones are beyond the precision of a double.
-const LOWER_LEVELS: i32 = 8;
+/// Levels below l* are added until one contributes less than this part: the next ones contribute far less still.
+const NEGLIGIBLE: f64 = 1e-6;
 
 /// The number of units that the answering level of a sample of `tau` elements expects at least.
 pub(super) fn expected_units(tau: u32, delta: f64) -> f64 {
@@ -68,15 +68,22 @@ fn part_error(units: f64, delta: f64, share: f64) -> f64 {
             deviation_probability(units * larger, error, tail) <= allowed
         };
         worst = worst.max(bisect(0.0, 4.0, holds));
-        larger *= 1.25;
+        larger *= 1.5;
     }
     worst
 }
 
 /// The probability that a relative error exceeds `epsilon` in the direction of `tail`, over l* and the levels below.
 fn deviation_probability(units: f64, epsilon: f64, tail: impl Fn(f64, f64) -> f64) -> f64 {
-    let means = (0..LOWER_LEVELS).map(|level| libm::ldexp(units, level));
-    std::f64::consts::E * means.map(|mean| tail(mean, epsilon * mean)).sum::<f64>()
+    let (mut sum, mut mean) = (0.0, units);
+    loop {
+        let probability = tail(mean, epsilon * mean);
+        sum += probability;
+        if probability <= NEGLIGIBLE * sum || sum >= 1.0 {
+            return std::f64::consts::E * sum;
+        }
+        mean *= 2.0;
+    }
 }
 
 /// A bound of P(Poisson(mean) >= mean + off) that is log-concave in `off`.
@@ -106,7 +113,7 @@ fn normal_tail(z: f64) -> f64 {
 /// The smallest argument for which a monotone condition holds, or `high`.
 fn bisect(low: f64, high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (low, high);
-    for _ in 0..60 {
+    for _ in 0..48 {
         let middle = (low + high) / 2.0;
         if holds(middle) { high = middle } else { low = middle }
     }
