@@ -6,7 +6,7 @@ use super::parser::{ConfigParser, Schema};
 use super::scalars::{DecaySyntax, DurationRange, Fraction, IntegerRange, PositiveNumber, SizeRange, scalar};
 use super::stream::{EventConfig, Path, PathSyntax, parse_path};
 use super::tree::Node;
-use ebb_core::{AggregateParameters, AggregateSpec, Measure, Method, Selection, Weighting};
+use ebb_core::{AggregateParameters, AggregateSpec, Method, Selection, Weighting};
 use ebb_sketch::filter::structure::frequency::optimised::Carry;
 use ebb_sketch::units::DurationMs;
 
@@ -179,7 +179,12 @@ impl AggregateConfig {
     pub fn parameters(&self, name: &str, event: &EventConfig, number: impl Fn(&Path) -> usize) -> AggregateParameters {
         AggregateParameters {
             name: name.to_owned(),
-            of: self.measure(number),
+            of: match &self.of {
+                MeasureConfig::Count => ebb_core::Measure::Count,
+                MeasureConfig::Value => ebb_core::Measure::Value,
+                MeasureConfig::Weight => ebb_core::Measure::Weight,
+                MeasureConfig::Field(path) => ebb_core::Measure::Number(number(path)),
+            },
             over: self.over,
             method: self.method,
             epsilon: self.epsilon,
@@ -192,16 +197,6 @@ impl AggregateConfig {
             max: self.max,
             weights: if event.weight.is_some() { Weighting::ByEvent } else { Weighting::Unit },
             seed: 0,
-        }
-    }
-
-    /// What is measured in `ebb-core`; `number` as for [`AggregateConfig::parameters`].
-    pub(super) fn measure(&self, number: impl Fn(&Path) -> usize) -> Measure {
-        match &self.of {
-            MeasureConfig::Count => Measure::Count,
-            MeasureConfig::Value => Measure::Value,
-            MeasureConfig::Weight => Measure::Weight,
-            MeasureConfig::Field(path) => Measure::Number(number(path)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A short description of a configuration for a terminal, printed by `ebb check`.
 
 use super::Config;
-use super::aggregate::{AggregateConfig, MeasureSyntax};
+use super::aggregate::{AggregateConfig, MeasureConfig, MeasureSyntax};
 use super::declare::ConfigEnum;
 use super::dedup::{DedupConfig, FilterSizing, WindowConfig};
 use super::emit;
@@ -75,8 +75,14 @@ fn aggregate(aggregate: &AggregateConfig) -> String {
 
 /// What the bounds of each statistic rest on.
 fn coverage(aggregate: &AggregateConfig) -> impl Iterator<Item = String> {
-    let coverage = aggregate.method.coverage(aggregate.measure(|_| 0));
-    coverage.into_iter().map(|Coverage { statistics, by }| format!("      {statistics}: {by}"))
+    let kept: &[&str] = match (&aggregate.of, &aggregate.top) {
+        (MeasureConfig::Count, None) => &["count"],
+        (MeasureConfig::Count, Some(_)) => &["count", "top"],
+        _ => &["sum", "count", "mean", "quantiles", "rank", "share", "top"],
+    };
+    let line = |coverage: &Coverage| (coverage.among(kept).join(", "), coverage.by);
+    let lines = aggregate.method.coverage().iter().map(line).filter(|(statistics, _)| !statistics.is_empty());
+    lines.map(|(statistics, by)| format!("      {statistics}: {by}"))
 }
 
 fn printed<S: Schema>(value: &S::Value) -> String {
