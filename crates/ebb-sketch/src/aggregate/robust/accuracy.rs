@@ -3,7 +3,7 @@
 //! The sample size tau is the smallest for which [`concentration`](super::concentration) guarantees the error: about
 //! 12 / epsilon² for a delta of 0.05, 17 / epsilon² for 0.01.
 
-use super::concentration;
+use super::concentration::{self, ShareErrors};
 
 /// The probability of a larger error under [`Accuracy::with_sample_size`].
 const SAMPLE_DELTA: f64 = 0.005;
@@ -120,9 +120,9 @@ impl Accuracy {
         concentration::relative_error(self.units(cluster, delta), delta)
     }
 
-    /// The error of a share of about `share`; at most `epsilon`, which is the error of all shares.
-    pub(super) fn share_error(&self, cluster: f64, share: f64, epsilon: f64) -> f64 {
-        concentration::share_error(self.units(cluster, self.delta), self.delta, share, epsilon)
+    /// The errors of shares; at most `epsilon`, which is the error of all shares.
+    pub(super) fn share_errors(&self, cluster: f64, epsilon: f64) -> ShareErrors {
+        ShareErrors::new(self.units(cluster, self.delta), self.delta, epsilon)
     }
 
     fn units(&self, cluster: f64, delta: f64) -> f64 {

@@ -47,30 +47,55 @@ pub(super) fn relative_error(units: f64, delta: f64) -> f64 {
     if exponent < 40.0 { libm::exp2(exponent) } else { f64::INFINITY }
 }
 
-/// The error of the estimated share of a part whose true share is `share`, with a probability of at most `delta`. Small and
-/// large shares have smaller errors than the `epsilon` of all shares.
-pub(super) fn share_error(units: f64, delta: f64, share: f64, epsilon: f64) -> f64 {
-    let part = |share: f64| part_error(units, delta / 8.0, share);
-    let error = (1.0 - share) * part(share) + share * part(1.0 - share);
-    if epsilon < 1.0 { (error / (1.0 - epsilon)).min(epsilon) } else { epsilon }
+/// The errors of estimated shares. Small and large shares have smaller errors than the `epsilon` of all shares.
+#[derive(Debug)]
+pub(super) struct ShareErrors {
+    units: f64,
+    epsilon: f64,
+    /// How many standard deviations a part may be off, with the probabilities delta / 8 · [`WIDENING`]^k.
+    deviations: Vec<f64>,
 }
 
-/// The error of a part, relative to the whole. In single windows of a mixture the part may be `larger` than `share`, as long
-/// as the mean over all windows is `share`.
-fn part_error(units: f64, delta: f64, share: f64) -> f64 {
-    let mut worst = 0.0f64;
-    let mut larger = share;
-    while larger > 0.0 && larger <= 1.0 {
-        let allowed = delta * larger / share;
-        let holds = |error: f64| {
-            let error = error / larger;
-            let tail = |mean, off| f64::max(poisson_tail(mean, off), lower_tail(mean, off));
-            deviation_probability(units * larger, error, tail) <= allowed
-        };
-        worst = worst.max(bisect(0.0, 4.0, holds));
-        larger *= 1.5;
+/// The factor between the parts that [`ShareErrors`] considers.
+const WIDENING: f64 = 1.5;
+
+impl ShareErrors {
+    /// Errors that are exceeded with a probability of at most `delta`, and are at most `epsilon`.
+    pub fn new(units: f64, delta: f64, epsilon: f64) -> Self {
+        let probabilities = std::iter::successors(Some(delta / 8.0), |last| Some(last * WIDENING));
+        let deviations = probabilities.take_while(|probability| *probability < 1.0).map(deviation).collect();
+        Self { units, epsilon, deviations }
     }
-    worst
+
+    /// The error of a part whose true share is `share`.
+    pub fn of(&self, share: f64) -> f64 {
+        let error = (1.0 - share) * self.of_part(share) + share * self.of_part(1.0 - share);
+        if self.epsilon < 1.0 { (error / (1.0 - self.epsilon)).min(self.epsilon) } else { self.epsilon }
+    }
+
+    /// The error of a part, relative to the whole. In single windows of a mixture the part may be `larger` than `share`, but
+    /// only as often as the mean over all windows allows.
+    fn of_part(&self, share: f64) -> f64 {
+        let mut larger = share;
+        let mut worst = 0.0f64;
+        for z in &self.deviations {
+            if larger > 1.0 {
+                break;
+            }
+            // From the tail back to the deviation: Bernstein's bound of the divergence.
+            let (mean, half) = (self.units * larger, z * z / (2.0 * self.units * larger));
+            let off = mean * (half / 3.0 + libm::sqrt(half * half / 9.0 + 2.0 * half)) + 1.0;
+            worst = if larger > 0.0 { worst.max(off / self.units) } else { 0.0 };
+            larger *= WIDENING;
+        }
+        worst
+    }
+}
+
+/// How many standard deviations are exceeded at l* or a level below with a probability of at most `probability`.
+fn deviation(probability: f64) -> f64 {
+    let tails = |z: f64| (0..8).map(|level| normal_tail(z * libm::exp2(f64::from(level) / 2.0))).sum::<f64>();
+    bisect(0.0, 40.0, |z| std::f64::consts::E * tails(z) <= probability)
 }
 
 /// The probability that a relative error exceeds `epsilon` in the direction of `tail`, over l* and the levels below.
@@ -167,10 +192,20 @@ mod tests {
     #[test]
     fn error_of_a_share_is_smaller_towards_the_ends_and_never_above_epsilon() {
         let epsilon = relative_error(5e3, 0.05);
-        let errors = [0.0, 0.001, 0.01, 0.1, 0.5].map(|share| share_error(5e3, 0.05, share, epsilon));
-        assert!(errors.windows(2).all(|pair| pair[0] < pair[1]), "{errors:?}");
-        assert!(errors[0] == 0.0 && errors[4] <= epsilon && errors[2] < epsilon / 2.0, "{errors:?} {epsilon}");
-        let (small, large) = (share_error(5e3, 0.05, 0.125, epsilon), share_error(5e3, 0.05, 0.875, epsilon));
-        assert!((small - large).abs() < 1e-12, "{small} {large}");
+        let errors = ShareErrors::new(5e3, 0.05, epsilon);
+        let at = [0.0, 0.001, 0.01, 0.1, 0.5].map(|share| errors.of(share));
+        assert!(at.windows(2).all(|pair| pair[0] < pair[1]), "{at:?}");
+        assert!(at[0] == 0.0 && at[4] <= epsilon && at[2] < epsilon / 2.0, "{at:?} {epsilon}");
+        assert!((errors.of(0.125) - errors.of(0.875)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn part_of_a_window_is_within_its_error() {
+        let errors = ShareErrors::new(5e3, 0.05, 0.9);
+        for share in [0.001, 0.01, 0.1, 0.5, 1.0] {
+            let (mean, off) = (5e3 * share, errors.of_part(share) * 5e3);
+            let failure = deviation_probability(mean, off / mean, poisson_tail);
+            assert!(failure <= 0.05 / 8.0, "{share}: {off} {failure}");
+        }
     }
 }

@@ -128,8 +128,11 @@ impl SampleReading {
         let distributions: Vec<ValueDistribution> = self.samples.iter().map(Sample::distribution).collect();
         let at = |phi: f64| median_value(distributions.iter().filter_map(|copy| copy.quantile(phi.clamp(0.0, 1.0))));
         let epsilon = self.epsilon();
+        let is_uniform = epsilon == 0.0 || self.later_weight() > 0.0;
+        let errors = (!is_uniform).then(|| self.accuracy.share_errors(self.cluster(), epsilon));
+        let error = |share: f64| errors.as_ref().map_or(epsilon, |errors| errors.of(share));
         let quantile = |phi: &f64| {
-            let (value, below, above) = (at(*phi)?, self.share_error(*phi), self.share_error(1.0 - phi));
+            let (value, below, above) = (at(*phi)?, error(*phi), error(1.0 - phi));
             // Beyond the first and the last share the sample says nothing about the smallest and the largest value.
             let lower = if epsilon == 0.0 || phi - below > 0.0 { at(phi - below)? } else { 0 };
             let upper = if epsilon == 0.0 || phi + above < 1.0 { at(phi + above)? } else { u64::MAX };
@@ -207,15 +210,6 @@ impl SampleReading {
         }
         let weight = median(self.samples.iter().map(Sample::weight)).unwrap_or(0.0);
         if epsilon < 1.0 { epsilon * (1.0 + later / weight) / (1.0 - epsilon) } else { epsilon }
-    }
-
-    /// The error of a share of about `share`.
-    fn share_error(&self, share: f64) -> f64 {
-        match self.epsilon() {
-            0.0 => 0.0,
-            epsilon if self.later_weight() > 0.0 => epsilon,
-            epsilon => self.accuracy.share_error(self.cluster(), share, epsilon),
-        }
     }
 
     fn cluster(&self) -> f64 {
