@@ -94,8 +94,14 @@ impl ShareErrors {
 
 /// How many standard deviations are exceeded at l* or a level below with a probability of at most `probability`.
 fn deviation(probability: f64) -> f64 {
-    let tails = |z: f64| (0..8).map(|level| normal_tail(z * libm::exp2(f64::from(level) / 2.0))).sum::<f64>();
-    bisect(0.0, 40.0, |z| std::f64::consts::E * tails(z) <= probability)
+    // In units of variance the tail of a level is that of a mean of z²; twice the mean is twice the square.
+    let tail = |mean: f64, _| normal_tail(libm::sqrt(mean));
+    let mut precise = (0.0, 64.0);
+    while precise.1 - precise.0 > 1e-6 {
+        let square = (precise.0 + precise.1) / 2.0;
+        if deviation_probability(square, 0.0, tail) <= probability { precise.1 = square } else { precise.0 = square }
+    }
+    libm::sqrt(precise.1)
 }
 
 /// The probability that a relative error exceeds `epsilon` in the direction of `tail`, over l* and the levels below.

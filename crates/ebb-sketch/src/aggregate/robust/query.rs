@@ -55,7 +55,7 @@ impl WindowStore {
 
     /// Adds the elements of the sample's current level within `span`. `band` is the weight that this level answers for.
     fn add_band(&self, sample: &mut Sample, span: (i64, i64), band: impl Fn(i64) -> f64) {
-        let level = sample.level;
+        let (level, first) = (sample.level, sample.rows.len());
         for element in self.within(usize::from(level), span.0, span.1) {
             let band = band(element.time_ms);
             if band > 0.0 {
@@ -64,7 +64,7 @@ impl WindowStore {
                 sample.rows.push(SampleRow { value, weight, live: weight, share, level, band });
             }
         }
-        let added = sample.rows.iter().filter(|row| row.level == level).map(|row| row.live);
+        let added = sample.rows[first..].iter().map(|row| row.live);
         sample.cluster = sample.cluster.max(self.hash().cluster(added, level));
     }
 
