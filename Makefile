@@ -102,6 +102,9 @@ repro: setup ## Reproduce the figures of the papers (ARGS: names of reproduction
 calibration: setup ## Check stated probabilities and penalties from a cold start, on synthetic streams and real logs (ARGS: names; EBB_DATA: directory of the logs)
 	@cargo run --release --locked -p ebb-eval --example calibration -- $(ARGS)
 
+guarantees: setup ## Compare the bounds of every aggregate with exact answers on 2,000 streams per family (ARGS='RUNS METHOD …')
+	@cargo run --release --locked -p ebb-eval --example guarantees -- $(ARGS)
+
 eval-real: setup ## Compare the service with exact answers on a real log (LOG=FILE: TSV with host, time in s, url, bytes)
 	@test -n "$(LOG)" || { echo 'name a log: make eval-real LOG=access.tsv'; exit 2; }
 	@EBB_REAL_LOG="$(abspath $(LOG))" cargo test --locked --test web_requests -- --ignored --nocapture

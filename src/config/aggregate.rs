@@ -67,7 +67,8 @@ section! {
         /// smooth decay, deterministic bounds. `integral` and `levels`: the published forms of `robust` and `cascade`, for
         /// comparison.
         method: OneOf<Method> = "robust";
-        /// The maximum relative error.
+        /// The maximum relative error of counts and, with `robust`, of sums; of shares, ranks and quantiles in parts of the
+        /// count. `ebb check` says which theorem covers which answer.
         epsilon: Fraction = "0.02";
         /// The probability that a bound of `robust` or `integral` does not hold.
         delta: Fraction = "0.05";
@@ -86,7 +87,9 @@ section! {
         top: Optional<PathSyntax>, eg "country";
         /// Counts the different values of this field instead of events (`robust`). A value counts by its latest event.
         distinct: Optional<PathSyntax>, eg "user";
-        /// The resolution of values: each value is rounded to the nearest multiple.
+        /// The resolution of values: quantiles, ranks and shares are about the nearest multiples. `robust` sums the values
+        /// themselves, which must be 0 or at least a 65536th of this (a 16th if `max` and weights have very many steps); the
+        /// other methods sum the multiples.
         step: PositiveNumber<1_000_000_000> = "0.01";
         /// The largest value. Larger and negative values are not aggregated, and counted as refused.
         max: PositiveNumber<1_000_000_000_000> = "10000";

@@ -1,12 +1,13 @@
 //! A short description of a configuration for a terminal, printed by `ebb check`.
 
 use super::Config;
-use super::aggregate::{AggregateConfig, MeasureSyntax};
+use super::aggregate::{AggregateConfig, MeasureConfig, MeasureSyntax};
 use super::declare::ConfigEnum;
 use super::dedup::{DedupConfig, FilterSizing, WindowConfig};
 use super::emit;
 use super::parser::Schema;
 use super::stream::{EventConfig, StreamConfig};
+use ebb_core::Coverage;
 
 const MAX_STREAMS: usize = 12;
 
@@ -39,7 +40,10 @@ fn stream_lines(name: &str, stream: &StreamConfig) -> Vec<String> {
         let (method, memory) = (frequency.method.name(), frequency.memory);
         lines.push(format!("    frequency half-life {}, {memory}, {method}", frequency.half_life));
     }
-    lines.extend(stream.aggregates.iter().map(|(name, config)| format!("    aggregate {name}: {}", aggregate(config))));
+    for (name, config) in &stream.aggregates {
+        lines.push(format!("    aggregate {name}: {}", aggregate(config)));
+        lines.extend(coverage(config));
+    }
     if let Some(output) = &stream.output {
         let topics: Vec<String> = output.topics().map(|(verdict, topic)| format!("{verdict} to {topic}")).collect();
         lines.push(format!("    output    {}, {}", topics.join(", "), stream.delivery.name()));
@@ -77,6 +81,18 @@ fn aggregate(aggregate: &AggregateConfig) -> String {
     let keys = aggregate.keys.map(|keys| format!(", up to {keys} keys")).unwrap_or_default();
     let memory = aggregate.memory.map(|memory| format!(", at most {memory} per partition")).unwrap_or_default();
     format!("{of} over {over}, {method}, within {}%{keys}{memory}", aggregate.epsilon * 100.0)
+}
+
+/// What the bounds of each statistic rest on.
+fn coverage(aggregate: &AggregateConfig) -> impl Iterator<Item = String> {
+    let kept: &[&str] = match (&aggregate.of, &aggregate.top) {
+        (MeasureConfig::Count, None) => &["count"],
+        (MeasureConfig::Count, Some(_)) => &["count", "top"],
+        _ => &["sum", "count", "mean", "quantiles", "rank", "share", "top"],
+    };
+    let line = |coverage: &Coverage| (coverage.among(kept).join(", "), coverage.by);
+    let lines = aggregate.method.coverage().iter().map(line).filter(|(statistics, _)| !statistics.is_empty());
+    lines.map(|(statistics, by)| format!("      {statistics}: {by}"))
 }
 
 fn printed<S: Schema>(value: &S::Value) -> String {

@@ -40,7 +40,7 @@ pub mod verdict;
 
 pub use aggregate::{
     AggregateAnswer, AggregateError, AggregateParameters, AggregateQuestion, AggregateResult, AggregateSpec,
-    AggregateSpecError, AggregateStatus, ExportError, IncompatibleSketches, KeyCounts, KeyScope, LogDigest,
+    AggregateSpecError, AggregateStatus, Coverage, ExportError, IncompatibleSketches, KeyCounts, KeyScope, LogDigest,
     MAX_EXPORTS, MAX_INTEGRAL_WEIGHT, MAX_ROBUST_WEIGHT, MAX_TEXT_BYTES, Measure, MergedExports, Method,
     PartialAggregate, QuantileAnswer, QueryTime, Refusal, Selection, Statistic, TopAnswer, TopName, Weighting,
 };

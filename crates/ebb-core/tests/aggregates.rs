@@ -1,5 +1,7 @@
 //! Named aggregates end to end: events through shards, answers compared with an exact oracle.
 
+#[path = "aggregates/amounts.rs"]
+mod amounts;
 #[path = "aggregates/budget.rs"]
 mod budget;
 #[path = "aggregates/by_key.rs"]

@@ -18,7 +18,10 @@ pub const OBSERVATION_BYTES: u64 = 32;
 #[derive(Debug, Clone, Copy)]
 struct Observation {
     time_ms: i64,
+    /// Rounded to the nearest step.
     value: f64,
+    /// What sums add: not rounded by `robust`.
+    summand: f64,
     weight: f64,
     label: u32,
 }
@@ -68,7 +71,8 @@ impl ExactAggregate {
         if let Measure::Distinct(index) = self.parameters.of {
             let Some(text) = event.labels.get(index) else { return };
             let label = self.number_of(text);
-            self.observations.push(Observation { time_ms: when.time_ms, value, weight, label });
+            let (value, summand) = value;
+            self.observations.push(Observation { time_ms: when.time_ms, value, summand, weight, label });
             return;
         }
         let is_sampled = matches!(self.parameters.method, Method::Robust | Method::Integral);
@@ -76,21 +80,24 @@ impl ExactAggregate {
             return;
         }
         let label = self.parameters.top.and_then(|index| event.labels.get(index)).map_or(0, |text| self.label(text));
-        self.observations.push(Observation { time_ms: when.time_ms, value, weight, label });
+        let (value, summand) = value;
+        self.observations.push(Observation { time_ms: when.time_ms, value, summand, weight, label });
     }
 
-    /// The value rounded to the nearest step; `None` if the aggregate refuses it.
-    fn value(&self, event: &Event) -> Option<f64> {
+    /// The value rounded to the nearest step, and as it is summed; `None` if the aggregate refuses it.
+    fn value(&self, event: &Event) -> Option<(f64, f64)> {
         let parameters = &self.parameters;
         let measured = match parameters.of {
-            Measure::Count | Measure::Distinct(_) => return Some(1.0),
+            Measure::Count | Measure::Distinct(_) => return Some((1.0, 1.0)),
             Measure::Value => event.value?,
             Measure::Weight => event.weight?,
             Measure::Number(index) => event.numbers.get(index).copied().flatten()?,
         };
         let steps = (measured / parameters.step).round();
         let max_steps = (parameters.max / parameters.step + 1e-9).floor();
-        (measured >= 0.0 && steps <= max_steps).then_some(steps * parameters.step)
+        let value = steps * parameters.step;
+        let summand = if parameters.method == Method::Robust { measured } else { value };
+        (measured >= 0.0 && steps <= max_steps).then_some((value, summand))
     }
 
     fn weight(&self, event: &Event) -> Option<f64> {
@@ -99,12 +106,12 @@ impl ExactAggregate {
             return Some(1.0);
         }
         let weight = event.weight.unwrap_or(1.0);
-        let (weight, max) = match self.parameters.method {
-            Method::Robust => (weight.round(), f64::from(MAX_ROBUST_WEIGHT)),
-            Method::Integral => (weight.round(), f64::from(MAX_INTEGRAL_WEIGHT)),
-            Method::Forward | Method::Division | Method::Cascade | Method::Levels => (weight, f64::MAX),
+        let (is_countable, max) = match self.parameters.method {
+            Method::Robust => (weight.fract() == 0.0, f64::from(MAX_ROBUST_WEIGHT)),
+            Method::Integral => (weight.fract() == 0.0, f64::from(MAX_INTEGRAL_WEIGHT)),
+            Method::Forward | Method::Division | Method::Cascade | Method::Levels => (true, f64::MAX),
         };
-        (1.0..=max).contains(&weight).then_some(weight)
+        (is_countable && (1.0..=max).contains(&weight)).then_some(weight)
     }
 
     fn label(&mut self, text: &str) -> u32 {
@@ -178,7 +185,7 @@ impl ExactAnswers<'_> {
     }
 
     pub fn sum(&self) -> f64 {
-        self.weighted.iter().map(|(one, amount)| amount * one.value).sum()
+        self.weighted.iter().map(|(one, amount)| amount * one.summand).sum()
     }
 
     /// The value at which the cumulative share reaches `phi`; `None` if the total weight is zero.
@@ -266,7 +273,8 @@ mod tests {
         exact.add(&event(5, 1.0, 0.2, "a"), Verdict::Unique, NOW);
         exact.add(&event(6, 1.0, 1.0, "a"), Verdict::Unique, EventTime { time_ms: 0, clock_ms: 10_000 });
         assert_eq!(exact.len(), 1);
-        assert_eq!(exact.at(9_000, &"window:1s".parse().unwrap()).sum(), 2.5);
+        assert_eq!(exact.at(9_000, &"window:1s".parse().unwrap()).sum(), 2.6);
+        assert_eq!(exact.at(9_000, &"window:1s".parse().unwrap()).quantile(0.5), Some(2.5));
         let mut cells = ExactAggregate::new(&parameters(Method::Cascade));
         (0..2).for_each(|_| cells.add(&event(1, 2.6, 1.0, "a"), Verdict::Unique, NOW));
         assert_eq!(cells.len(), 2, "only sampling sketches ignore repeated observations");

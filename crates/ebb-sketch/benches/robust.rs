@@ -276,7 +276,7 @@ fn query_latency(tau: u32) {
         let answers = sketch.query(as_of, decay).expect("an answer");
         latency("query (take the sample)", || sketch.query(as_of, decay));
         latency("weight", || answers.weight());
-        latency("observation count", || answers.observation_count());
+        latency("observation count", || answers.samples()[0].observation_count());
         latency("mean", || answers.mean());
         let predicate = "value > 50000 and weight <= 500".parse().expect("a predicate");
         latency("share", || answers.share(&predicate));

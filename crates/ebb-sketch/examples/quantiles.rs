@@ -4,7 +4,9 @@
 
 use std::error::Error;
 
-use ebb_sketch::aggregate::robust::{Accuracy, ElementId, RobustSketch, RobustSpec, SampledFields, WindowSpec};
+use ebb_sketch::aggregate::robust::{
+    Accuracy, ElementId, RobustSketch, RobustSpec, SampledFields, SumSource, WindowSpec,
+};
 use ebb_sketch::aggregate::{DecayedSketch, Observation};
 use ebb_sketch::decay::Decay;
 use ebb_sketch::random::{Random, mix};
@@ -14,7 +16,9 @@ const MINUTE_MS: u64 = 60_000;
 fn main() -> Result<(), Box<dyn Error>> {
     // Within 5 %, except with probability 1 %; weights of 1; windows up to one hour. Both partitions use the same seed.
     let sample = WindowSpec::new(Accuracy::new(0.05, 0.01)?, 1, 60 * MINUTE_MS, 42)?;
-    let spec = RobustSpec { sample, fields: SampledFields::Values };
+    // Sums are not needed, so there is no sample by amount.
+    let sums = SumSource::Values { max_value: 10_000 };
+    let spec = RobustSpec { sample, fields: SampledFields::Values, sums };
     let mut partitions = [RobustSketch::from_spec(&spec), RobustSketch::from_spec(&spec)];
 
     // One request per 10 ms for 20 minutes. After 15 minutes the service becomes three times slower.

@@ -189,7 +189,8 @@ impl CombinedSketches<'_> {
             phi: quantile.phi,
             value: scale.value(quantile.value),
             lower: scale.value(quantile.lower),
-            upper: scale.value(quantile.upper),
+            // A sample does not bound the largest values; the configuration does.
+            upper: scale.value(quantile.upper.min(scale.max_steps())),
             guarantee: quantile.guarantee,
             incomplete: quantile.incomplete,
             evidence: quantile.evidence,

@@ -17,7 +17,7 @@ use super::{Aggregate, KeyTable};
 use ebb_sketch::aggregate::DecayedSketch;
 use ebb_sketch::aggregate::distinct::{DistinctSketch, SIGHTING_BYTES};
 use ebb_sketch::aggregate::forward::{self, ForwardShape};
-use ebb_sketch::aggregate::robust::{ELEMENT_BYTES, SampleSketch, SampleSpec};
+use ebb_sketch::aggregate::robust::{ELEMENT_BYTES, SampleSketch, SampleSpec, SumSource};
 
 /// The largest error that the samples of keys are coarsened to; then keys are evicted.
 const MAX_KEY_EPSILON: f64 = 0.25;
@@ -50,7 +50,11 @@ impl AggregateSpec {
     /// The smallest budget: the coarsest sketches of all events and of `other`, and their label texts.
     pub fn min_memory(&self) -> u64 {
         let (largest, entries) = match &self.shape {
-            SketchShape::Robust(sample) => self.coarsest(sample),
+            SketchShape::Robust(sample, sums) => {
+                let (bytes, entries) = self.coarsest(sample);
+                let amounts = if let SumSource::Amounts(amounts) = sums { coarsest_sample(amounts).0 } else { 0 };
+                (bytes + amounts, entries)
+            }
             SketchShape::Integral(sample) => self.coarsest(sample),
             SketchShape::Forward(decay, summary) => {
                 let shape = ForwardShape::new(decay, *summary).expect("the specification has checked the decay");
@@ -72,17 +76,14 @@ impl AggregateSpec {
 
     /// The largest size of the coarsest sampling sketch, and the elements of one of its samples.
     fn coarsest<P: SampleSpec>(&self, sample: &P) -> (u64, u64) {
-        let coarsest = sample.coarsened(sample.accuracy().halvings_within(MAX_EPSILON));
-        let levels = coarsest.hashes().first().map_or(0, |hash| u64::from(hash.top_level()) + 1);
-        let elements = levels * u64::from(coarsest.accuracy().tau()) * u64::from(coarsest.accuracy().copies());
-        let empty = SampleSketch::new(&coarsest).memory_bytes() as u64;
-        (self.samples() * (empty + elements * ELEMENT_BYTES as u64), elements)
+        let (bytes, elements) = coarsest_sample(sample);
+        (self.samples() * bytes, elements)
     }
 
     /// How often a sample can be halved until its error exceeds `max_epsilon`.
     fn halvings_within(&self, max_epsilon: f64) -> u8 {
         match &self.shape {
-            SketchShape::Robust(sample) => sample.accuracy().halvings_within(max_epsilon),
+            SketchShape::Robust(sample, _) => sample.accuracy().halvings_within(max_epsilon),
             SketchShape::Integral(sample) => sample.accuracy().halvings_within(max_epsilon),
             SketchShape::Distinct(sample) => sample.accuracy().halvings_within(max_epsilon),
             SketchShape::Forward(..) | SketchShape::Division(_) | SketchShape::Cascade(_) | SketchShape::Levels(_) => 0,
@@ -107,13 +108,27 @@ impl AggregateSpec {
     pub(super) fn entry_bytes(&self) -> u64 {
         let sampled = |copies: u8, bytes: usize| self.samples() * u64::from(copies) * bytes as u64;
         match &self.shape {
-            SketchShape::Robust(sample) => sampled(sample.accuracy().copies(), ELEMENT_BYTES),
+            SketchShape::Robust(sample, sums) => {
+                let copies = sample.accuracy().copies();
+                let amounts =
+                    if let SumSource::Amounts(_) = sums { u64::from(copies) * ELEMENT_BYTES as u64 } else { 0 };
+                sampled(copies, ELEMENT_BYTES) + amounts
+            }
             SketchShape::Integral(sample) => sampled(sample.accuracy().copies(), ELEMENT_BYTES),
             SketchShape::Distinct(sample) => sampled(sample.accuracy().copies(), SIGHTING_BYTES),
             SketchShape::Forward(..) => 2 * forward::ENTRY_BYTES as u64,
             SketchShape::Division(_) | SketchShape::Cascade(_) | SketchShape::Levels(_) => 0,
         }
     }
+}
+
+/// The largest size of the coarsest sample, and its elements.
+fn coarsest_sample<P: SampleSpec>(sample: &P) -> (u64, u64) {
+    let coarsest = sample.coarsened(sample.accuracy().halvings_within(MAX_EPSILON));
+    let levels = coarsest.hashes().first().map_or(0, |hash| u64::from(hash.top_level()) + 1);
+    let elements = levels * u64::from(coarsest.accuracy().tau()) * u64::from(coarsest.accuracy().copies());
+    let empty = SampleSketch::new(&coarsest).memory_bytes() as u64;
+    (empty + elements * ELEMENT_BYTES as u64, elements)
 }
 
 impl Aggregate {

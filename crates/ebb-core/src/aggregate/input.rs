@@ -15,9 +15,10 @@ use ebb_sketch::hash::Fingerprint;
 /// The set is closed, because [`Refusal::name`] is a metric label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The weight is below 1, above the maximum of the method, or not a number.
+    /// The weight is below 1, above the maximum of the method, or not a number; for methods that sample, also not whole.
     Weight,
-    /// The value is negative, above `max`, or absent.
+    /// The value is negative, above `max`, or absent; for `robust`, also less than the smallest part of `step` that it can
+    /// sum.
     Value,
     /// The time is out of range.
     Time,
@@ -44,7 +45,7 @@ impl From<ObservationError> for Refusal {
     fn from(refused: ObservationError) -> Self {
         match refused {
             ObservationError::Weight { .. } => Refusal::Weight,
-            ObservationError::Value { .. } => Refusal::Value,
+            ObservationError::Value { .. } | ObservationError::Amount { .. } => Refusal::Value,
             ObservationError::Time { .. } => Refusal::Time,
             ObservationError::Late { .. } => Refusal::Late,
         }
@@ -56,8 +57,8 @@ impl From<ObservationError> for Refusal {
 pub(super) struct AggregateInput {
     pub id: ElementId,
     pub time_ms: i64,
-    /// In steps.
-    pub value: u64,
+    /// In steps; whole, unless the method is `robust`.
+    pub steps: f64,
     pub label: u128,
     pub weight: f64,
 }
@@ -67,13 +68,19 @@ impl AggregateInput {
     pub const BYTES: usize = 16 + 8 + 8 + 16 + 8;
 
     pub fn observation(&self) -> Observation {
-        Observation { time_ms: self.time_ms, value: self.value, label: self.label, weight: self.weight }
+        let value = libm::round(self.steps) as u64;
+        Observation { time_ms: self.time_ms, value, label: self.label, weight: self.weight }
+    }
+
+    /// The value, not rounded, as often as the event counts.
+    pub fn amount(&self) -> f64 {
+        self.steps * self.weight
     }
 
     pub fn encode(&self, writer: &mut Writer) {
         writer.u128(self.id.bits());
         writer.i64(self.time_ms);
-        writer.u64(self.value);
+        writer.u64(steps_to_bits(self.steps));
         writer.u128(self.label);
         writer.f64(self.weight);
     }
@@ -84,9 +91,23 @@ impl AggregateInput {
         if id.bits() != bits {
             return Err(CodecError::invalid("id", "has more than 120 bits"));
         }
-        let (time_ms, value, label, weight) = (reader.i64()?, reader.u64()?, reader.u128()?, reader.f64()?);
-        Ok(Self { id, time_ms, value, label, weight })
+        let (time_ms, steps, label, weight) = (reader.i64()?, reader.u64()?, reader.u128()?, reader.f64()?);
+        let steps = steps_from_bits(steps).ok_or_else(|| CodecError::invalid("steps", "not a number of steps"))?;
+        Ok(Self { id, time_ms, steps, label, weight })
     }
+}
+
+/// Whole numbers of steps are below this, and the bits of other numbers above.
+const MAX_WHOLE_STEPS: u64 = 1 << 53;
+
+fn steps_to_bits(steps: f64) -> u64 {
+    if libm::floor(steps) == steps { steps as u64 } else { steps.to_bits() }
+}
+
+/// `None` for bits that [`steps_to_bits`] does not give.
+fn steps_from_bits(bits: u64) -> Option<f64> {
+    let steps = if bits < MAX_WHOLE_STEPS { bits as f64 } else { f64::from_bits(bits) };
+    (steps >= 0.0 && steps < MAX_WHOLE_STEPS as f64 && steps_to_bits(steps) == bits).then_some(steps)
 }
 
 /// Time and identity of an event.
@@ -117,24 +138,46 @@ impl AggregateSpec {
             Measure::Weight => event.weight,
             Measure::Number(index) => event.numbers.get(index).copied().flatten(),
         };
-        let value = measured.and_then(|value| self.scale.steps(value)).ok_or(Refusal::Value)?;
+        let steps = |value: f64| match parameters.method {
+            Method::Robust => self.scale.amount(value),
+            _ => self.scale.steps(value).map(|steps| steps as f64),
+        };
+        let steps = measured.and_then(steps).ok_or(Refusal::Value)?;
         let weight = if parameters.counts_by_weight() { self.weight(event.weight)? } else { 1.0 };
         let id = match parameters.of {
             Measure::Distinct(_) => ElementId::from_bits(label),
             Measure::Count | Measure::Value | Measure::Weight | Measure::Number(_) => at.id,
         };
-        Ok(AggregateInput { id, time_ms, value, label, weight })
+        Ok(AggregateInput { id, time_ms, steps, label, weight })
     }
 
     fn weight(&self, weight: Option<f64>) -> Result<f64, Refusal> {
         let weight = weight.unwrap_or(1.0);
         let parameters = self.parameters();
-        let (weight, max) = match parameters.method {
-            Method::Robust | Method::Integral => (libm::round(weight), f64::from(parameters.max_integer_weight())),
+        let (is_countable, max) = match parameters.method {
+            Method::Robust | Method::Integral => {
+                (libm::floor(weight) == weight, f64::from(parameters.max_integer_weight()))
+            }
             Method::Forward | Method::Division | Method::Cascade | Method::Levels => {
-                (weight, WeightLimits::default().max())
+                (true, WeightLimits::default().max())
             }
         };
-        if (1.0..=max).contains(&weight) { Ok(weight) } else { Err(Refusal::Weight) }
+        if is_countable && (1.0..=max).contains(&weight) { Ok(weight) } else { Err(Refusal::Weight) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_survive_their_bits_and_other_bits_are_refused() {
+        for steps in [0.0, 1.0, 4_294_967_295.0, 0.25, 1e-9, 12_345.678] {
+            assert_eq!(steps_from_bits(steps_to_bits(steps)), Some(steps));
+        }
+        assert_eq!([7.0, 1e6].map(steps_to_bits), [7, 1_000_000], "whole steps are written as integers");
+        for bits in [2.0f64.to_bits(), f64::NAN.to_bits(), (-0.5f64).to_bits(), u64::MAX] {
+            assert_eq!(steps_from_bits(bits), None, "{bits:x}");
+        }
     }
 }

@@ -9,6 +9,7 @@
 
 mod answer;
 mod budget;
+mod coverage;
 mod export;
 mod export_source;
 mod input;
@@ -23,6 +24,7 @@ mod sketch;
 mod spec;
 mod spec_error;
 
+pub use coverage::Coverage;
 pub use export::{ExportError, MAX_EXPORTS, MergedExports};
 pub use export_source::LogDigest;
 pub(super) use input::Occurrence;

@@ -1,7 +1,8 @@
 //! Conversion between values of events and the integers that sketches keep.
 //!
 //! A value v is kept as k = round(v / step), halves away from 0, and answers report k · step. The bounds of an answer refer
-//! to the rounded values, so they do not include the rounding error of at most half a step.
+//! to the rounded values, so they do not include the rounding error of at most half a step. The method `robust` sums amounts
+//! that are not rounded: its sums and means have no such error.
 
 use super::spec_error::AggregateSpecError;
 use ebb_sketch::aggregate::predicate::{Comparison, Field, Predicate};
@@ -48,6 +49,17 @@ impl Scale {
         let steps = libm::round(value / self.step);
         // Accepts -0.0, but not negative values that round to 0.
         (value >= 0.0 && steps <= self.max_steps as f64).then_some(steps as u64)
+    }
+
+    /// The exact number of steps of a value that [`Scale::steps`] accepts; whole up to the rounding of the division.
+    pub(super) fn amount(self, value: f64) -> Option<f64> {
+        let (nearest, exact) = (self.steps(value)? as f64, value / self.step);
+        Some(if (exact - nearest).abs() <= TOLERANCE { nearest } else { exact })
+    }
+
+    /// The largest number of steps.
+    pub(super) fn max_steps(self) -> u64 {
+        self.max_steps
     }
 
     /// The value of a number of steps.
@@ -111,6 +123,14 @@ mod tests {
         );
         assert_eq!((scale.steps(-0.001), scale.steps(f64::NAN), scale.steps(f64::INFINITY)), (None, None, None));
         assert_eq!((scale.value(25), scale.bits()), (0.25, 20));
+    }
+
+    #[test]
+    fn amounts_are_not_rounded() {
+        let scale = Scale::new(0.1, 10.0).unwrap();
+        assert_eq!((scale.amount(0.3), scale.amount(0.7), scale.amount(-0.0)), (Some(3.0), Some(7.0), Some(0.0)));
+        assert_eq!((scale.amount(0.125), scale.amount(0.001)), (Some(1.25), Some(0.001 / 0.1)));
+        assert_eq!((scale.amount(-0.01), scale.amount(10.2), scale.amount(f64::NAN)), (None, None, None));
     }
 
     #[test]

@@ -10,7 +10,9 @@ use ebb_sketch::aggregate::forward::{ForwardShape, ForwardSketch};
 use ebb_sketch::aggregate::paper::integral::IntegralSpec;
 use ebb_sketch::aggregate::paper::levels::LevelsSketch;
 use ebb_sketch::aggregate::reading::{CellLabels, CellTotals, CellValues};
-use ebb_sketch::aggregate::robust::{RobustSketch, RobustSpec, SampleReading, SampleSpec, SampledFields, WindowSpec};
+use ebb_sketch::aggregate::robust::{
+    RobustSketch, RobustSpec, SampleReading, SampleSpec, SampledFields, SumSource, WindowSpec,
+};
 use ebb_sketch::aggregate::{DecayedSketch, Labels, MergeError, QueryError, SpecEncoding, Totals, Values};
 use ebb_sketch::codec::{CodecError, Reader, Writer};
 use ebb_sketch::decay::Decay;
@@ -46,12 +48,18 @@ macro_rules! dispatch {
 macro_rules! build {
     ($spec:expr, $coarseness:expr, $shape:ident => $make:expr) => {
         match &$spec.shape {
-            SketchShape::Robust(sample) => {
-                let $shape = &RobustSpec { sample: sample.coarsened($coarseness), fields: $spec.sampled_fields() };
+            SketchShape::Robust(sample, sums) => {
+                let $shape = &RobustSpec {
+                    sample: sample.coarsened($coarseness),
+                    fields: $spec.sampled_fields(),
+                    sums: sums.coarsened($coarseness),
+                };
                 Sketch::Robust(Box::new($make))
             }
             SketchShape::Integral(sample) => {
-                let $shape = &RobustSpec { sample: sample.coarsened($coarseness), fields: $spec.sampled_fields() };
+                let sums = SumSource::Values { max_value: $spec.scale.max_steps() };
+                let $shape =
+                    &RobustSpec { sample: sample.coarsened($coarseness), fields: $spec.sampled_fields(), sums };
                 Sketch::Integral(Box::new($make))
             }
             SketchShape::Forward(decay, summary) => {
@@ -94,7 +102,10 @@ impl AggregateSpec {
     /// Adds an event, or rejects it without changing the sketch.
     pub(super) fn insert(&self, sketch: &mut Sketch, input: &AggregateInput) -> Result<(), Refusal> {
         let observation = input.observation();
-        Ok(dispatch!(sketch, sketch => sketch.observe(input.id, &observation))?)
+        Ok(match sketch {
+            Sketch::Robust(sketch) => sketch.observe_amount(input.id, &observation, input.amount()),
+            other => dispatch!(other, sketch => sketch.observe(input.id, &observation)),
+        }?)
     }
 
     pub(super) fn read_sketch(&self, reader: &mut Reader<'_>, format: SketchFormat) -> Result<Sketch, CodecError> {

@@ -9,20 +9,27 @@ use ebb_sketch::aggregate::division::DivisionShape;
 use ebb_sketch::aggregate::paper::integral::{IntegralDecay, IntegralDecayError, IntegralSpec, IntegralSpecError};
 use ebb_sketch::aggregate::paper::levels::LevelsSketch;
 use ebb_sketch::aggregate::qdigest::DigestShape;
-use ebb_sketch::aggregate::robust::{Accuracy, WindowSpec, WindowSpecError};
+use ebb_sketch::aggregate::robust::{Accuracy, SampleSpec, SumSource, WindowSpec, WindowSpecError};
 use ebb_sketch::aggregate::timeline::TimelineShape;
 use ebb_sketch::aggregate::{ShapeError, SummaryShape};
 use ebb_sketch::codec::Writer;
 use ebb_sketch::decay::Decay;
 
-/// Maximum weight of an event with method `robust`, which rounds weights to integers.
+/// Maximum weight of an event with method `robust`, which accepts integers only.
 pub const MAX_ROBUST_WEIGHT: u32 = 1 << 16;
-/// Maximum weight of an event with method `integral`, which rounds weights to integers.
+/// Maximum weight of an event with method `integral`, which accepts integers only.
 pub const MAX_INTEGRAL_WEIGHT: u32 = 1 << 10;
 /// Factor of weights with method `integral`, so that small weights do not decay to 0 at once.
 const WEIGHT_SCALE: u32 = 1 << 10;
 /// Number of ticks in which an exponential integral decay falls by a factor of e.
 const TICKS_PER_E_FOLD: f64 = 4096.0;
+/// Binary digits of the largest amount and the smallest part of a step that `robust` sums, together. More would leave too
+/// few levels above for the number of events.
+const AMOUNT_BITS: u32 = 44;
+/// Binary digits of the smallest part of a step.
+const FRACTION_BITS: std::ops::RangeInclusive<u32> = 4..=16;
+/// Distinguishes the hashes of the sample by amount from those of the other sample.
+const AMOUNT_SEED: u64 = 0x616D_6F75_6E74;
 
 /// The parameters of an [`AggregateSpec`].
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +69,7 @@ pub struct AggregateParameters {
 /// The shape of the sketches, by method.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SketchShape {
-    Robust(WindowSpec),
+    Robust(WindowSpec, SumSource),
     Integral(IntegralSpec),
     Forward(Decay, SummaryShape),
     Division(DivisionShape),
@@ -199,6 +206,12 @@ impl AggregateSpec {
         writer.f64(parameters.step);
         writer.f64(parameters.max);
         writer.u8(u8::from(parameters.weights == Weighting::ByEvent));
+        // The size of a sample follows from epsilon and delta, but not for ever in the same way.
+        match &self.shape {
+            SketchShape::Robust(sample, _) => writer.u32(sample.accuracy().tau()),
+            SketchShape::Integral(sample) => writer.u32(sample.accuracy().tau()),
+            _ => {}
+        }
     }
 }
 
@@ -216,8 +229,12 @@ impl AggregateParameters {
         }
         Ok(match self.method {
             Method::Robust => {
-                let accuracy = Accuracy::new(epsilon, self.delta)?;
-                SketchShape::Robust(WindowSpec::new(accuracy, self.max_integer_weight(), horizon_ms, self.seed)?)
+                let (accuracy, max_weight) = (Accuracy::new(epsilon, self.delta)?, self.max_integer_weight());
+                let sample = match max_weight {
+                    1 => WindowSpec::new(accuracy, 1, horizon_ms, self.seed)?,
+                    _ => WindowSpec::by_weight(accuracy, max_weight, horizon_ms, self.seed)?,
+                };
+                SketchShape::Robust(sample, self.sum_source(accuracy, scale)?)
             }
             Method::Integral => SketchShape::Integral(integral_spec(self, &self.required_decay()?)?),
             Method::Forward => {
@@ -255,6 +272,18 @@ impl AggregateParameters {
         }
         let accuracy = DistinctAccuracy::new(self.epsilon, self.delta)?;
         Ok(SketchShape::Distinct(DistinctSpec::new(accuracy, self.horizon_ms, self.seed)?))
+    }
+
+    /// Where `robust` gets sums from: a sample by amount, unless there is nothing to sum.
+    fn sum_source(&self, accuracy: Accuracy, scale: Scale) -> Result<SumSource, WindowSpecError> {
+        if self.of == Measure::Count {
+            return Ok(SumSource::Values { max_value: scale.max_steps() });
+        }
+        let max_amount = scale.max_steps() * u64::from(self.max_integer_weight());
+        let whole_bits = u64::BITS - max_amount.leading_zeros();
+        let fraction = AMOUNT_BITS.saturating_sub(whole_bits).clamp(*FRACTION_BITS.start(), *FRACTION_BITS.end());
+        let seed = self.seed ^ AMOUNT_SEED;
+        Ok(SumSource::Amounts(WindowSpec::by_amount(accuracy, fraction as u8, self.horizon_ms, seed)?))
     }
 
     fn required_decay(&self) -> Result<Decay, AggregateSpecError> {

@@ -61,7 +61,7 @@ pub struct Quantile {
     pub value: u64,
     /// The lower bound.
     pub lower: u64,
-    /// The upper bound.
+    /// The upper bound; `u64::MAX` if a sample is too small to bound the largest values.
     pub upper: u64,
     /// How far the bounds can be trusted.
     pub guarantee: Guarantee,

@@ -23,6 +23,14 @@ pub enum ObservationError {
         /// The largest accepted value.
         max: u64,
     },
+    /// The amount is not a number the sketch accepts.
+    #[error("amount {amount} must be 0, or a finite number of at least {min}")]
+    Amount {
+        /// The rejected amount.
+        amount: f64,
+        /// The smallest accepted amount above 0.
+        min: f64,
+    },
     /// The time is too far from the epoch.
     #[error("time {time_ms}ms must be within {max_ms}ms of the epoch")]
     Time {

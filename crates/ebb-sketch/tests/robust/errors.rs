@@ -108,7 +108,9 @@ fn merge_and_decode_reject_other_parameters() {
         WindowSpec::new(accuracy(8), 98, 1000, 1),
         WindowSpec::new(accuracy(8), 99, 1001, 1),
         WindowSpec::new(accuracy(8), 99, 1000, 2),
-        WindowSpec::new(Accuracy::new(0.5, 1e-4).unwrap(), 99, 1000, 1),
+        WindowSpec::new(accuracy(8).with_copies(3), 99, 1000, 1),
+        WindowSpec::by_weight(accuracy(8), 99, 1000, 1),
+        WindowSpec::by_amount(accuracy(8), 4, 1000, 1),
     ];
     let different = MergeError::Different("accuracy, weights, horizon or decay, or seed");
     let mut sketch = window_sketch();

@@ -366,8 +366,19 @@ fn state_bytes_are_stable_across_releases() {
         window.insert(element).unwrap();
         integral.insert(element).unwrap();
     }
-    assert_eq!(window.encode(), golden("window_v1"));
-    assert_eq!(integral.encode(), golden("integral_v1"));
-    assert_eq!(WindowSketch::decode(&window_spec, &golden("window_v1")).unwrap().encode(), window.encode());
-    assert_eq!(IntegralSketch::decode(&integral_spec, &golden("integral_v1")).unwrap().encode(), integral.encode());
+    assert_eq!(window.encode(), golden("window_v2"));
+    assert_eq!(integral.encode(), golden("integral_v2"));
+    for version in ["v1", "v2"] {
+        let (window_bytes, integral_bytes) =
+            (golden(&format!("window_{version}")), golden(&format!("integral_{version}")));
+        assert_eq!(WindowSketch::decode(&window_spec, &window_bytes).unwrap().encode(), window.encode());
+        assert_eq!(IntegralSketch::decode(&integral_spec, &integral_bytes).unwrap().encode(), integral.encode());
+    }
+    let mut amounts =
+        WindowSketch::new(&WindowSpec::by_amount(Accuracy::with_sample_size(3).unwrap(), 4, 5000, 42).unwrap());
+    for index in 0..20u32 {
+        let (time_ms, amount) = (i64::from(index) * 977, f64::from(index * index) + 0.3);
+        amounts.insert(element(amount.to_bits(), 1, time_ms, u128::from(index) << 70 | 7)).unwrap();
+    }
+    assert_eq!(amounts.encode(), golden("amounts_v2"));
 }

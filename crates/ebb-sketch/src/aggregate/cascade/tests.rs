@@ -24,6 +24,22 @@ fn answers_state_their_guarantee_and_evidence() {
 }
 
 #[test]
+fn first_range_ends_at_the_first_event_instead_of_before_it() {
+    const HORIZON_MS: u64 = 1 << 20;
+    for first_ms in [1_794_700_000_123, 1_794_700_000_123 + (1 << 18), -77_777] {
+        let mut cascade = CascadeSketch::new(CascadeSketch::shape(0.2, HORIZON_MS, SummaryShape::totals()).unwrap());
+        let last_ms = first_ms + HORIZON_MS as i64 - 1;
+        let count = 200_000;
+        for index in 0..count {
+            let time_ms = first_ms + (last_ms - first_ms) * index / (count - 1);
+            cascade.insert(&Observation { time_ms, value: 1, label: 0, weight: 1.0 }).unwrap();
+        }
+        let found = cascade.totals(last_ms, &Decay::window(HORIZON_MS).unwrap()).unwrap().count();
+        assert!(found.lower >= 0.999 * count as f64 && found.covers(count as f64), "{first_ms}: {found:?}");
+    }
+}
+
+#[test]
 fn extreme_times_survive_insert_query_encode_and_expiry() {
     for at_ms in [MAX_TIME_MS, -MAX_TIME_MS] {
         let shape = CascadeSketch::shape(0.5, 1000, SummaryShape::totals()).unwrap().with_capacity(4);

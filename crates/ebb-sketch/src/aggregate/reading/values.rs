@@ -205,14 +205,14 @@ impl CellValues {
             return Ok(None);
         }
         let first = |reached: &dyn Fn(Bracket) -> bool| self.first(|value| reached(self.share_through(value)));
-        // Rounding may leave a share of 1 slightly below it.
-        let phi_met = phi * (1.0 - 1e-12);
-        let value = first(&|share| share.value >= phi_met);
+        // Rounding may leave a share of 1 slightly below it. A share of 0 is reached by the smallest value that occurs.
+        let is_met = |share: f64| share >= phi * (1.0 - 1e-12) && share > 0.0;
+        let value = first(&|share| is_met(share.value));
         Ok(Some(Quantile {
             phi,
             value,
-            lower: first(&|share| share.upper >= phi_met),
-            upper: first(&|share| share.lower >= phi_met),
+            lower: first(&|share| is_met(share.upper)),
+            upper: first(&|share| is_met(share.lower)),
             guarantee: self.quantile_guarantee(value),
             incomplete: self.assurance.incomplete,
             evidence: self.assurance.evidence(),

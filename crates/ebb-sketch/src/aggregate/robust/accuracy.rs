@@ -1,14 +1,14 @@
-//! How large a sample an error needs, and how many copies a small probability of failure needs.
+//! How large a sample an error and its probability need.
 //!
-//! The sample size is tau = C / epsilon². The standard error of a weight is at most sqrt(2 / tau), and about 1.05 / sqrt(tau)
-//! in measurements, so C = 1.1 z² puts epsilon z standard errors away: with C = 10 fewer than 1 of 200 queries fail, with
-//! C = 12 fewer than 1 of 1000. (The theorems need C = 60 and guarantee 2/3.) For smaller probabilities the median of an odd
-//! number of independent copies is cheaper than a still larger sample.
+//! The sample size tau is the smallest for which [`concentration`](super::concentration) guarantees the error: about
+//! 12 / epsilon² for a delta of 0.05, 17 / epsilon² for 0.01.
 
-/// C, and the probability that one copy fails.
-const PLAIN: (f64, f64) = (10.0, 0.005);
-/// A somewhat larger sample instead of copies.
-const CAREFUL: (f64, f64) = (12.0, 0.001);
+use super::concentration::{self, ShareErrors};
+
+/// The probability of a larger error under [`Accuracy::with_sample_size`].
+const SAMPLE_DELTA: f64 = 0.005;
+/// The range of probabilities.
+const MIN_DELTA: f64 = 1e-9;
 
 /// The largest sample size.
 pub const MAX_TAU: u32 = 1 << 22;
@@ -58,29 +58,38 @@ pub enum AccuracyError {
 impl Accuracy {
     /// Errors above `epsilon` have a probability of at most `delta`.
     pub fn new(epsilon: f64, delta: f64) -> Result<Self, AccuracyError> {
-        let min = libm::sqrt(CAREFUL.0 / f64::from(MAX_TAU));
+        if !(MIN_DELTA..=0.5).contains(&delta) {
+            let nearest = if delta < MIN_DELTA { MIN_DELTA } else { 0.5 };
+            return Err(AccuracyError::Delta { delta, min: MIN_DELTA, nearest });
+        }
+        let min = concentration::relative_error(concentration::expected_units(MAX_TAU, delta), delta);
         if !(min..=0.5).contains(&epsilon) {
             let nearest = if epsilon < min { min } else { 0.5 };
             return Err(AccuracyError::Epsilon { epsilon, min, nearest });
         }
-        let min = median_failure(MAX_COPIES);
-        if !(min..=0.5).contains(&delta) {
-            let nearest = if delta < min { min } else { 0.5 };
-            return Err(AccuracyError::Delta { delta, min, nearest });
+        let (mut below, mut tau) = (0, MAX_TAU);
+        while tau - below > 1 {
+            let middle = below + (tau - below) / 2;
+            let units = concentration::expected_units(middle, delta);
+            if concentration::suffices(units, epsilon, delta) { tau = middle } else { below = middle }
         }
-        let constant = if (CAREFUL.1..PLAIN.1).contains(&delta) { CAREFUL.0 } else { PLAIN.0 };
-        let tau = libm::ceil(constant / (epsilon * epsilon)) as u32;
-        let suffices = |copies: &u8| delta >= CAREFUL.1 || median_failure(*copies) <= delta;
-        let copies = (1..=MAX_COPIES).step_by(2).find(suffices).unwrap_or(MAX_COPIES);
-        Ok(Self { epsilon, delta, tau, copies })
+        Ok(Self { epsilon, delta, tau, copies: 1 })
     }
 
-    /// One copy that keeps `tau` elements per level, and the error that follows.
+    /// One copy that keeps `tau` elements per level, and the error that follows: infinite if `tau` is too small for any.
     pub fn with_sample_size(tau: u32) -> Result<Self, AccuracyError> {
         if !(1..=MAX_TAU).contains(&tau) {
             return Err(AccuracyError::Tau { tau });
         }
-        Ok(Self { epsilon: libm::sqrt(PLAIN.0 / f64::from(tau)), delta: PLAIN.1, tau, copies: 1 })
+        let units = concentration::expected_units(tau, SAMPLE_DELTA);
+        let epsilon = concentration::relative_error(units, SAMPLE_DELTA);
+        Ok(Self { epsilon, delta: SAMPLE_DELTA, tau, copies: 1 })
+    }
+
+    /// Keeps `copies` (odd, at most [`MAX_COPIES`]) independent copies and answers with their median, which errs more seldom
+    /// than one copy. The same accuracy costs less with one larger sample.
+    pub fn with_copies(self, copies: u8) -> Self {
+        Self { copies: copies.clamp(1, MAX_COPIES) | 1, ..self }
     }
 
     /// The guaranteed error.
@@ -106,12 +115,8 @@ impl Accuracy {
     /// Half the sample, and the error that follows from it.
     pub fn halved(&self) -> Self {
         let tau = self.tau.div_ceil(2);
-        Self { epsilon: self.epsilon * libm::sqrt(f64::from(self.tau) / f64::from(tau)), tau, ..*self }
-    }
-
-    /// The same sample with an error that is `factor` times as large.
-    pub(super) fn diluted(&self, factor: f64) -> Self {
-        Self { epsilon: self.epsilon * factor, ..*self }
+        let epsilon = concentration::relative_error(concentration::expected_units(tau, self.delta), self.delta);
+        Self { epsilon, tau, ..*self }
     }
 
     /// How often the sample can be halved until the error would exceed `max_epsilon`.
@@ -120,25 +125,22 @@ impl Accuracy {
         halvings.take_while(|coarser| coarser.epsilon <= max_epsilon && coarser.tau > 1).count() as u8
     }
 
-    /// How many standard errors epsilon is: the width of bounds computed from the sample.
-    pub(super) fn standard_errors(&self) -> f64 {
-        self.epsilon * libm::sqrt(f64::from(self.tau) / 1.1)
-    }
-}
-
-/// The probability that more than half of `copies` (odd) fail, each with the probability of a plain sample.
-fn median_failure(copies: u8) -> f64 {
-    let (n, p) = (f64::from(copies), PLAIN.1);
-    let mut ways = 1.0;
-    let mut total = 0.0;
-    for failed in 0..=copies {
-        let k = f64::from(failed);
-        if 2 * failed > copies {
-            total += ways * libm::pow(p, k) * libm::pow(1.0 - p, n - k);
+    /// The error if up to `cluster` units are sampled together, and with a probability of `delta` instead of the configured one.
+    pub(super) fn epsilon_for(&self, cluster: f64, delta: f64) -> f64 {
+        if cluster <= 1.0 && delta >= self.delta {
+            return self.epsilon;
         }
-        ways = ways * (n - k) / (k + 1.0);
+        concentration::relative_error(self.units(cluster, delta), delta)
     }
-    total
+
+    /// The errors of shares; at most `epsilon`, which is the error of all shares.
+    pub(super) fn share_errors(&self, cluster: f64, epsilon: f64) -> ShareErrors {
+        ShareErrors::new(self.units(cluster, self.delta), self.delta, epsilon)
+    }
+
+    fn units(&self, cluster: f64, delta: f64) -> f64 {
+        concentration::expected_units(self.tau, delta) / cluster
+    }
 }
 
 #[cfg(test)]
@@ -146,19 +148,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sample_grows_quadratically_and_copies_serve_small_deltas() {
-        let plan = |epsilon, delta| Accuracy::new(epsilon, delta).map(|a| (a.tau(), a.copies())).unwrap();
-        assert_eq!(plan(0.05, 0.01), (4000, 1));
-        assert_eq!(plan(0.02, 0.01), (25_000, 1));
-        assert_eq!(plan(0.05, 0.002), (4800, 1));
-        assert_eq!(plan(0.05, 1e-4), (4000, 3));
-        assert_eq!(plan(0.05, 1e-6), (4000, 7));
+    fn sample_size_follows_from_error_and_probability() {
+        let tau = |epsilon, delta| Accuracy::new(epsilon, delta).unwrap().tau();
+        let constant = |epsilon: f64, delta| f64::from(tau(epsilon, delta)) * epsilon * epsilon;
+        assert!((11.0..12.5).contains(&constant(0.02, 0.05)), "{}", constant(0.02, 0.05));
+        assert!((16.5..18.0).contains(&constant(0.02, 0.01)), "{}", constant(0.02, 0.01));
+        assert!((50.0..60.0).contains(&constant(0.02, 1e-6)), "{}", constant(0.02, 1e-6));
+        assert!(tau(0.5, 0.5) < 60 && tau(0.1, 0.05) < 1500);
     }
 
     #[test]
-    fn median_failure_is_the_binomial_tail() {
-        assert_eq!(median_failure(1), 0.005);
-        assert!((median_failure(3) - (3.0 * 0.005 * 0.005 * 0.995 + 0.005 * 0.005 * 0.005)).abs() < 1e-18);
+    fn sample_size_and_error_are_inverse() {
+        for tau in [300, 4000, 30_000] {
+            let epsilon = Accuracy::with_sample_size(tau).unwrap().epsilon();
+            let again = Accuracy::new(epsilon, SAMPLE_DELTA).unwrap();
+            assert!(again.tau() <= tau && again.tau() + 2 >= tau, "{tau}: {}", again.tau());
+        }
+        assert_eq!(Accuracy::with_sample_size(3).unwrap().epsilon(), f64::INFINITY);
     }
 
     #[test]

@@ -3,15 +3,21 @@
 //! Body: the parameters; for each copy the floors, then the elements by time and id. The bytes are those of the compacted
 //! sketch, so equal sets of elements give equal bytes. Decoding rejects parts that are not a compacted state.
 
-use super::accuracy::Accuracy;
+use std::borrow::Cow;
+
 use super::element::{Element, ElementId};
 use super::floors::NO_FLOOR;
 use super::hash::SampleHash;
 use super::sketch::{SampleSketch, SampleSpec, SampleStore};
 use crate::aggregate::sketch::SpecEncoding;
-use crate::codec::{CodecError, Reader, Writer};
+use crate::codec::{CodecError, Kind, Reader, Writer};
 
-const VERSION: u16 = 1;
+/// Version 1 also contains epsilon and delta, on which the state does not depend.
+const VERSION: u16 = 2;
+
+const PARAMETERS: Kind = *b"parm";
+/// Epsilon and delta.
+const BOUNDS_BYTES: usize = 16;
 
 /// An id, and a byte each for time, value and weight.
 const MIN_ELEMENT_BYTES: usize = ElementId::BYTES + 3;
@@ -41,7 +47,8 @@ impl<P: SampleSpec> SampleSketch<P> {
     /// Restores a sketch that continues exactly like the encoded one.
     pub fn decode_with(spec: &P, bytes: &[u8], encoding: SpecEncoding) -> Result<Self, CodecError> {
         let mut reader = Reader::open(P::KIND, VERSION, bytes)?;
-        if reader.bytes()? != parameters(spec, encoding) {
+        let version = reader.version();
+        if without_bounds(reader.bytes()?, version) != parameters(spec, encoding) {
             return Err(CodecError::invalid("parameters", "the state was made under another specification"));
         }
         let mut copies = Vec::with_capacity(spec.hashes().len());
@@ -59,8 +66,9 @@ impl<P: SampleSpec> SampleSketch<P> {
 fn parameters<P: SampleSpec>(spec: &P, encoding: SpecEncoding) -> Vec<u8> {
     match encoding {
         SpecEncoding::Included => {
-            let mut writer = Writer::new(*b"parm", 1);
-            write_accuracy(&mut writer, spec.accuracy());
+            let mut writer = Writer::new(PARAMETERS, VERSION);
+            writer.u32(spec.accuracy().tau());
+            writer.u8(spec.accuracy().copies());
             spec.write_parameters(&mut writer);
             spec.hashes().iter().for_each(|hash| write_hash(&mut writer, hash));
             writer.seal()
@@ -69,11 +77,19 @@ fn parameters<P: SampleSpec>(spec: &P, encoding: SpecEncoding) -> Vec<u8> {
     }
 }
 
-fn write_accuracy(writer: &mut Writer, accuracy: Accuracy) {
-    writer.f64(accuracy.epsilon());
-    writer.f64(accuracy.delta());
-    writer.u32(accuracy.tau());
-    writer.u8(accuracy.copies());
+/// The parameters of a block of version 1 as version 2 writes them; anything else as it is.
+fn without_bounds(bytes: &[u8], version: u16) -> Cow<'_, [u8]> {
+    let second = |bytes| {
+        let mut reader = Reader::open(PARAMETERS, 1, bytes)?;
+        reader.raw(BOUNDS_BYTES)?;
+        let mut writer = Writer::new(PARAMETERS, VERSION);
+        writer.raw(reader.raw(reader.remaining())?);
+        Ok::<_, CodecError>(writer.seal())
+    };
+    match version {
+        1 => second(bytes).map_or(Cow::Borrowed(bytes), Cow::Owned),
+        _ => Cow::Borrowed(bytes),
+    }
 }
 
 fn write_hash(writer: &mut Writer, hash: &SampleHash) {

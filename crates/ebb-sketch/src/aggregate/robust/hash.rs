@@ -8,6 +8,7 @@
 use super::element::ElementId;
 use super::progression::Progression;
 use super::record_lows::RecordLows;
+use super::sizing::Sizing;
 use crate::random::Random;
 
 /// The modulus 2^61 - 1: reduction is a shift and an addition.
@@ -44,6 +45,7 @@ pub struct SampleHash {
     top_level: u8,
     falls: RecordLows,
     rises: RecordLows,
+    pub(super) sizing: Sizing,
 }
 
 /// The levels `from..=to` at which integer `first_hit` is the first that is sampled.
@@ -93,7 +95,12 @@ impl SampleHash {
         }
         let falls = RecordLows::new(modulus, step, u64::from(max_weight))?;
         let rises = RecordLows::new(modulus, modulus - step, u64::from(max_weight))?;
-        Some(Self { constants, max_weight, top_level, falls, rises })
+        Some(Self { constants, max_weight, top_level, falls, rises, sizing: Sizing::Integers })
+    }
+
+    /// The hash of `seed` for elements that are sampled as a whole; `sizing` is their size.
+    pub(super) fn of_whole_elements(seed: u64, max_weight: u32, sizing: Sizing) -> Self {
+        Self { max_weight, sizing, ..Self::from_seed(seed, 1) }
     }
 
     /// The constants.
@@ -219,6 +226,29 @@ impl SampleHash {
         }
     }
 
+    /// Bounds of the number of the first `live` integers that are sampled at `level`, under any start. Their values divide the
+    /// circle into gaps, and the arc of the level holds as many of them as fit in between the smallest and the largest gap.
+    pub fn hit_range(&self, live: u32, level: u8) -> (u64, u64) {
+        let last = |lows: &RecordLows| lows.last_within(u64::from(live)).map(|(_, distance)| distance);
+        match (last(&self.falls), last(&self.rises), self.threshold(level)) {
+            _ if level == 0 => (u64::from(live), u64::from(live)),
+            (Some(fall), Some(rise), arc) => {
+                (arc / (fall + rise), ((arc - 1) / fall.min(rise) + 1).min(u64::from(live)))
+            }
+            _ => (0, 1),
+        }
+    }
+
+    /// The largest number of integers of which none may be sampled at `level`; larger elements always are.
+    pub(super) fn max_missed(&self, level: u8) -> u32 {
+        let (mut missed, mut sampled) = (1, self.max_weight + 1);
+        while sampled - missed > 1 {
+            let middle = missed + (sampled - missed) / 2;
+            if self.hit_range(middle, level).0 == 0 { missed = middle } else { sampled = middle }
+        }
+        missed
+    }
+
     /// The probability over all starts that at least one of `live` integers is sampled at `level`: the share of the circle
     /// that `live` arcs cover. Their starts divide the circle into gaps of at most three lengths.
     pub fn hit_probability(&self, live: u32, level: u8) -> f64 {
@@ -294,6 +324,20 @@ mod tests {
                     let hit = (0..p).filter(|start| hash.highest_level(*start, live) >= level).count();
                     let probability = hash.hit_probability(live, level);
                     assert!((probability - hit as f64 / p as f64).abs() < 1e-12, "{live} {level}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hits_of_every_start_are_within_the_range() {
+        for hash in hashes().into_iter().filter(|hash| hash.constants().modulus < 40_000) {
+            for live in (1..=hash.max_weight()).step_by(7) {
+                for level in 1..=hash.top_level() {
+                    let (least, most) = hash.hit_range(live, level);
+                    let mut hits = (0..hash.constants().modulus).map(|start| hash.hits(start, live, level));
+                    assert!(hits.all(|hits| (least..=most).contains(&hits)), "{live} {level}: {least}..={most}");
+                    assert!(least > 0 || live <= hash.max_missed(level), "{live} {level}");
                 }
             }
         }

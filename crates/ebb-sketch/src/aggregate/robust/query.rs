@@ -27,12 +27,8 @@ impl WindowStore {
         let level = self.floors().partition_point(|floor| *floor > after);
         let mut sample = self.empty_sample(lowest > begin);
         sample.level = level as u8;
-        for element in self.within(level, after, as_of) {
-            let start = self.hash().start(element.id);
-            let hits = self.hash().hits(start, element.weight, level as u8);
-            let (value, weight, level) = (element.value, element.weight, level as u8);
-            sample.rows.push(SampleRow { value, weight, live: weight, hits, level, band: 1.0, spread: 1.0 });
-        }
+        self.add_band(&mut sample, (after, as_of), |_| 1.0);
+        sample.later = self.weight_after(level as u8, as_of);
         sample
     }
 
@@ -46,8 +42,9 @@ impl WindowStore {
                 let is_last = floor == lowest;
                 let above = if is_last { 0.0 } else { decay.weight(age(floor)) };
                 sample.level = level as u8;
-                self.add_band(&mut sample, (floor, as_of), above, |time| decay.weight(age(time.min(newer_floor))));
+                self.add_band(&mut sample, (floor, as_of), |time| decay.weight(age(time.min(newer_floor))) - above);
                 if is_last {
+                    sample.later = self.weight_after(sample.level, as_of);
                     break;
                 }
             }
@@ -56,23 +53,30 @@ impl WindowStore {
         sample
     }
 
-    /// Adds the elements of the sample's current level within `span`. `reach` is the weight that this level and the levels
-    /// above answer for, `above` the weight that only those above do.
-    fn add_band(&self, sample: &mut Sample, span: (i64, i64), above: f64, reach: impl Fn(i64) -> f64) {
-        let level = sample.level;
+    /// Adds the elements of the sample's current level within `span`. `band` is the weight that this level answers for.
+    fn add_band(&self, sample: &mut Sample, span: (i64, i64), band: impl Fn(i64) -> f64) {
+        let (level, first) = (sample.level, sample.rows.len());
         for element in self.within(usize::from(level), span.0, span.1) {
-            let reach = reach(element.time_ms);
-            let band = reach - above;
+            let band = band(element.time_ms);
             if band > 0.0 {
-                let start = self.hash().start(element.id);
-                let hits = self.hash().hits(start, element.weight, level);
-                let (value, weight, spread) = (element.value, element.weight, band * (reach + above));
-                sample.rows.push(SampleRow { value, weight, live: weight, hits, level, band, spread });
+                let (value, weight) = (element.value, element.weight);
+                let share = self.hash().level_share(element, level);
+                sample.rows.push(SampleRow { value, weight, live: weight, share, level, band });
             }
         }
+        let added = sample.rows[first..].iter().map(|row| row.live);
+        sample.cluster = sample.cluster.max(self.hash().cluster(added, level));
+    }
+
+    /// The estimated weight of the elements after a time. They compete for places at a level with those that a question is
+    /// about.
+    fn weight_after(&self, level: u8, time_ms: i64) -> f64 {
+        let later = self.within(usize::from(level), time_ms, i64::MAX);
+        later.map(|element| self.hash().level_share(element, level).estimate).sum()
     }
 
     fn empty_sample(&self, incomplete: bool) -> Sample {
-        Sample { hash: self.hash().clone(), rows: Vec::new(), level: 0, incomplete, weight_scale: 1 }
+        let hash = self.hash().clone();
+        Sample { hash, rows: Vec::new(), level: 0, incomplete, weight_scale: 1, cluster: 1.0, later: 0.0 }
     }
 }

@@ -1,11 +1,12 @@
 //! Statistics of one query: medians over the copies of a sample, with the bounds that the accuracy guarantees.
 //!
-//! Weights, shares, ranks, quantiles and frequent values have the configured epsilon (relative for weights, of the total for
-//! the others). The theorem is about weights, so counts, value sums and means have bounds computed from the sample: as many
-//! standard errors as epsilon is of a weight. At level 0 nothing was sampled away and everything is exact.
+//! Totals have the configured epsilon as a relative error, shares, ranks and frequent values as an error of the total; the
+//! bounds of quantiles are the quantiles at the bounds of their shares. [`concentration`](super::concentration) is the proof.
+//! A sum of values has epsilon if amounts were sampled; its mean has epsilon in both parts, each with half of delta.
+//! Otherwise the error of a mean is epsilon of the largest value. At level 0 nothing was sampled away and everything is exact.
 
 use super::accuracy::Accuracy;
-use super::sample::{Measurement, Sample, ValueDistribution};
+use super::sample::{Sample, ValueDistribution};
 use crate::aggregate::answer::{Estimate, Evidence, Guarantee, Quantile, TopItem, TopItems, TopMode};
 use crate::aggregate::error::QueryError;
 use crate::aggregate::predicate::Predicate;
@@ -16,11 +17,25 @@ use crate::aggregate::reading::Bracket;
 pub struct SampleReading {
     accuracy: Accuracy,
     samples: Vec<Sample>,
+    sums: SumReading,
+}
+
+/// Where sums of values come from.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SumReading {
+    /// A sample by amount.
+    Amounts(Box<SampleReading>),
+    /// The sample itself. The largest accepted value bounds the error.
+    Values { max_value: u64 },
 }
 
 impl SampleReading {
     pub(crate) fn new(accuracy: Accuracy, samples: Vec<Sample>) -> Self {
-        Self { accuracy, samples }
+        Self { accuracy, samples, sums: SumReading::Values { max_value: u64::MAX } }
+    }
+
+    pub(crate) fn with_sums(self, sums: SumReading) -> Self {
+        Self { sums, ..self }
     }
 
     /// One sample per copy.
@@ -30,27 +45,68 @@ impl SampleReading {
 
     /// The decayed weight: Σ w·g.
     pub fn weight(&self) -> Estimate {
-        let value = median(self.samples.iter().map(Sample::weight)).unwrap_or(0.0);
-        let epsilon = self.epsilon();
-        let upper = if epsilon < 1.0 { value / (1.0 - epsilon) } else { f64::INFINITY };
-        self.estimate(value, (value / (1.0 + epsilon), upper), epsilon)
+        self.weight_within(self.accuracy.delta())
     }
 
-    /// The decayed number of observations, regardless of their weight: Σ g.
-    pub fn observation_count(&self) -> Estimate {
-        self.median_measurement(self.samples.iter().map(|sample| Some(sample.observation_count())))
-            .unwrap_or_else(|| self.zero())
+    /// The decayed weight, with bounds that hold except with probability `delta`.
+    fn weight_within(&self, delta: f64) -> Estimate {
+        let value = median(self.samples.iter().map(Sample::weight)).unwrap_or(0.0);
+        let (epsilon, later) = (self.epsilon_at(delta), self.later_weight());
+        let largest = |value: f64| if epsilon < 1.0 { value / (1.0 - epsilon) } else { f64::INFINITY };
+        if later > 0.0 && epsilon > 0.0 {
+            // Elements after the query are sampled with it: the error is a part of both together.
+            let off = epsilon * largest(value + later);
+            return self.estimate(value, ((value - off).max(0.0), value + off), off / value);
+        }
+        self.estimate(value, (value / (1.0 + epsilon), largest(value)), epsilon)
     }
 
     /// The decayed sum of weight times value: Σ w·v·g.
     pub fn value_sum(&self) -> Estimate {
-        self.median_measurement(self.samples.iter().map(|sample| Some(sample.value_sum())))
-            .unwrap_or_else(|| self.zero())
+        match &self.sums {
+            SumReading::Amounts(amounts) => amounts.weight(),
+            SumReading::Values { max_value } => {
+                let value = median(self.samples.iter().map(Sample::value_sum)).unwrap_or(0.0);
+                let off = match self.epsilon() {
+                    0.0 => 0.0,
+                    epsilon => epsilon * self.weight().upper * *max_value as f64,
+                };
+                let epsilon = if value > 0.0 { off / value } else { 0.0 };
+                self.estimate(value, ((value - off).max(0.0), value + off), epsilon)
+            }
+        }
     }
 
     /// The mean value of a unit of weight: Σ w·v·g / Σ w·g. `None` without weight.
     pub fn mean(&self) -> Option<Estimate> {
-        self.median_measurement(self.samples.iter().map(Sample::mean))
+        let weight = self.weight();
+        if weight.value <= 0.0 {
+            return None;
+        }
+        match &self.sums {
+            SumReading::Amounts(amounts) => Some(self.mean_of(amounts)),
+            SumReading::Values { max_value } => {
+                let mean = self.value_sum().value / weight.value;
+                let off = self.epsilon() * *max_value as f64;
+                let off = if self.is_exact() { 0.0 } else { off };
+                let epsilon = if mean > 0.0 { off / mean } else { 0.0 };
+                let upper = (mean + off).min(*max_value as f64);
+                Some(self.estimate(mean, ((mean - off).max(0.0), upper), epsilon))
+            }
+        }
+    }
+
+    /// The ratio of a sum and the weight. Both hold if each holds with half of delta.
+    fn mean_of(&self, amounts: &Self) -> Estimate {
+        let delta = self.accuracy.delta() / 2.0;
+        let (sum, weight) = (amounts.weight_within(delta), self.weight_within(delta));
+        let value = sum.value / weight.value;
+        let (lower, upper) = (sum.lower / weight.upper, sum.upper / weight.lower);
+        let epsilon = if value > 0.0 { (upper / value - 1.0).max(1.0 - lower / value) } else { 0.0 };
+        let exact = self.is_exact() && amounts.is_exact();
+        let guarantee = if exact { Guarantee::Exact } else { self.probabilistic(epsilon) };
+        let evidence = if self.is_exact() { sum.evidence } else { weight.evidence };
+        Estimate { value, lower, upper, guarantee, incomplete: sum.incomplete || weight.incomplete, evidence }
     }
 
     /// The share of the weight that a predicate selects. `None` without weight.
@@ -72,8 +128,14 @@ impl SampleReading {
         let distributions: Vec<ValueDistribution> = self.samples.iter().map(Sample::distribution).collect();
         let at = |phi: f64| median_value(distributions.iter().filter_map(|copy| copy.quantile(phi.clamp(0.0, 1.0))));
         let epsilon = self.epsilon();
+        let is_uniform = epsilon == 0.0 || self.later_weight() > 0.0;
+        let errors = (!is_uniform).then(|| self.accuracy.share_errors(self.cluster(), epsilon));
+        let error = |share: f64| errors.as_ref().map_or(epsilon, |errors| errors.of(share));
         let quantile = |phi: &f64| {
-            let (value, lower, upper) = (at(*phi)?, at(phi - epsilon)?, at(phi + epsilon)?);
+            let (value, below, above) = (at(*phi)?, error(*phi), error(1.0 - phi));
+            // Beyond the first and the last share the sample says nothing about the smallest and the largest value.
+            let lower = if epsilon == 0.0 || phi - below > 0.0 { at(phi - below)? } else { 0 };
+            let upper = if epsilon == 0.0 || phi + above < 1.0 { at(phi + above)? } else { u64::MAX };
             let (guarantee, incomplete, evidence) = (self.guarantee(epsilon), self.incomplete(), self.evidence());
             Some(Quantile { phi: *phi, value, lower, upper, guarantee, incomplete, evidence })
         };
@@ -110,28 +172,52 @@ impl SampleReading {
 
     /// Bounds of the weight of one value.
     pub(crate) fn weight_of(&self, value: u64) -> Bracket {
-        let Some(share) = self.share_estimate(self.samples.iter().filter_map(|s| s.share(|v, _| v == value))) else {
-            return Bracket::default();
-        };
-        let total = self.weight();
-        let (lower, upper) = (share.lower * total.lower, share.upper * total.upper);
-        Bracket { lower, value: share.value * total.value, upper }
+        self.part(|v| v == value).map_or(Bracket::default(), |(part, _)| part)
     }
 
     /// The weight of the values up to `value`.
     pub(crate) fn weight_through(&self, value: u64) -> Estimate {
-        let Some(share) = self.rank(value) else { return self.zero() };
-        let total = self.weight();
-        let (lower, upper) = (share.lower * total.lower, share.upper * total.upper);
-        Estimate { value: share.value * total.value, lower, upper, ..share }
+        let Some((part, epsilon)) = self.part(|v| v <= value) else { return self.zero() };
+        self.estimate(part.value, (part.lower, part.upper), epsilon)
+    }
+
+    /// The weight of the selected values, and the error of its share. Share and total hold if each holds with half of delta.
+    fn part(&self, selects: impl Fn(u64) -> bool) -> Option<(Bracket, f64)> {
+        let share = median(self.samples.iter().filter_map(|sample| sample.share(|value, _| selects(value))))?;
+        let delta = self.accuracy.delta() / 2.0;
+        let (total, epsilon) = (self.weight_within(delta), self.share_epsilon(delta));
+        let (lower, upper) = ((share - epsilon).max(0.0) * total.lower, (share + epsilon).min(1.0) * total.upper);
+        Some((Bracket { lower, value: share * total.value, upper }, epsilon))
     }
 
     fn is_exact(&self) -> bool {
         self.samples.iter().all(Sample::is_exact)
     }
 
+    fn epsilon_at(&self, delta: f64) -> f64 {
+        if self.is_exact() { 0.0 } else { self.accuracy.epsilon_for(self.cluster(), delta) }
+    }
+
+    /// The error of shares.
     fn epsilon(&self) -> f64 {
-        if self.is_exact() { 0.0 } else { self.accuracy.epsilon() }
+        self.share_epsilon(self.accuracy.delta())
+    }
+
+    fn share_epsilon(&self, delta: f64) -> f64 {
+        let (epsilon, later) = (self.epsilon_at(delta), self.later_weight());
+        if later <= 0.0 || epsilon == 0.0 {
+            return epsilon;
+        }
+        let weight = median(self.samples.iter().map(Sample::weight)).unwrap_or(0.0);
+        if epsilon < 1.0 { epsilon * (1.0 + later / weight) / (1.0 - epsilon) } else { epsilon }
+    }
+
+    fn cluster(&self) -> f64 {
+        self.samples.iter().map(|sample| sample.cluster).fold(1.0, f64::max)
+    }
+
+    fn later_weight(&self) -> f64 {
+        self.samples.iter().map(Sample::later_weight).fold(0.0, f64::max)
     }
 
     fn incomplete(&self) -> bool {
@@ -139,11 +225,11 @@ impl SampleReading {
     }
 
     fn guarantee(&self, epsilon: f64) -> Guarantee {
-        if self.is_exact() {
-            Guarantee::Exact
-        } else {
-            Guarantee::Probabilistic { epsilon, delta: self.accuracy.delta() }
-        }
+        if self.is_exact() { Guarantee::Exact } else { self.probabilistic(epsilon) }
+    }
+
+    fn probabilistic(&self, epsilon: f64) -> Guarantee {
+        Guarantee::Probabilistic { epsilon, delta: self.accuracy.delta() }
     }
 
     fn evidence(&self) -> Evidence {
@@ -163,16 +249,6 @@ impl SampleReading {
     fn share_estimate(&self, shares: impl Iterator<Item = f64>) -> Option<Estimate> {
         let (share, epsilon) = (median(shares)?, self.epsilon());
         Some(self.estimate(share, ((share - epsilon).max(0.0), (share + epsilon).min(1.0)), epsilon))
-    }
-
-    /// The median copy, with its own standard error.
-    fn median_measurement(&self, copies: impl Iterator<Item = Option<Measurement>>) -> Option<Estimate> {
-        let mut copies: Vec<Measurement> = copies.flatten().collect();
-        copies.sort_by(|a, b| a.value.total_cmp(&b.value));
-        let middle = copies.get(copies.len() / 2)?;
-        let off = self.accuracy.standard_errors() * middle.standard_error;
-        let epsilon = if middle.value > 0.0 { off / middle.value } else { 0.0 };
-        Some(self.estimate(middle.value, ((middle.value - off).max(0.0), middle.value + off), epsilon))
     }
 }
 

@@ -1,13 +1,14 @@
 //! A weighted sample of observations, and the statistics of one copy.
 //!
 //! Under a decay g (or f(w, age) for integral decays) a sample estimates, over all distinct observations that the query
-//! covers: `weight` Σ w·g; `observation_count` Σ g; `value_sum` Σ w·v·g; `mean` Σ w·v·g / Σ w·g; `share` the part of Σ w·g
-//! that a predicate selects; ranks, quantiles and frequent values with the weights w·g. [`SampleReading`](super::SampleReading)
-//! takes medians over copies.
+//! covers: `weight` Σ w·g; `observation_count` Σ g; `value_sum` Σ w·v·g; `share` the part of Σ w·g that a predicate selects;
+//! ranks, quantiles and frequent values with the weights w·g. [`SampleReading`](super::SampleReading) takes medians over
+//! copies and adds bounds.
 
 use std::sync::Arc;
 
 use super::hash::SampleHash;
+use super::sizing::LevelShare;
 
 /// The relative rounding error of sums of products.
 const ROUNDING: f64 = 1e-12;
@@ -19,14 +20,10 @@ pub(crate) struct SampleRow {
     pub weight: u32,
     /// Integers of the element that are alive.
     pub live: u32,
-    /// How many of them are sampled at `level`.
-    pub hits: u64,
+    pub share: LevelShare,
     pub level: u8,
     /// The part of the decay that this level answers for.
     pub band: f64,
-    /// band · (what this level and those above answer for + what those above answer for): proportional to the variance of a
-    /// sampled integer, whose appearances at several levels are nested.
-    pub spread: f64,
 }
 
 /// The sampled elements of one copy.
@@ -39,15 +36,10 @@ pub struct Sample {
     pub(crate) incomplete: bool,
     /// The factor by which weights were multiplied on insertion.
     pub(crate) weight_scale: u32,
-}
-
-/// A statistic with its standard error, which is 0 at level 0.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measurement {
-    /// The estimate.
-    pub value: f64,
-    /// Its standard error.
-    pub standard_error: f64,
+    /// The most units of one element that are sampled together.
+    pub(crate) cluster: f64,
+    /// The estimated weight of elements after the time of the query.
+    pub(crate) later: f64,
 }
 
 impl Sample {
@@ -83,11 +75,11 @@ impl Sample {
 
     /// The number of sampled integers (X in the paper).
     pub fn hits(&self) -> u64 {
-        self.rows.iter().map(|row| row.hits).sum()
+        self.rows.iter().map(|row| row.share.hits).sum()
     }
 
     fn amount(&self, row: &SampleRow) -> f64 {
-        row.hits as f64 * self.hash.scale(row.level) * row.band / f64::from(self.weight_scale)
+        row.share.estimate * row.band / f64::from(self.weight_scale)
     }
 
     /// Σ w·g.
@@ -95,37 +87,19 @@ impl Sample {
         self.rows.iter().map(|row| self.amount(row)).sum()
     }
 
-    /// Σ g, as a Horvitz-Thompson estimate: each element counts by the inverse of its inclusion probability.
-    pub fn observation_count(&self) -> Measurement {
-        let (mut value, mut variance) = (0.0, 0.0);
-        for row in &self.rows {
-            let inverse = 1.0 / self.hash.hit_probability(row.live, row.level);
-            value += row.band * inverse;
-            variance += row.spread * inverse * (inverse - 1.0);
-        }
-        Measurement { value, standard_error: libm::sqrt(variance.max(0.0)) }
+    /// Σ g: each element counts by the inverse of its inclusion probability.
+    pub fn observation_count(&self) -> f64 {
+        self.rows.iter().map(|row| row.band / self.hash.inclusion(row.live, row.level)).sum()
     }
 
     /// Σ w·v·g.
-    pub fn value_sum(&self) -> Measurement {
-        let value = self.rows.iter().map(|row| self.amount(row) * row.value as f64).sum();
-        Measurement { value, standard_error: self.standard_error_about(0.0) }
+    pub fn value_sum(&self) -> f64 {
+        self.rows.iter().map(|row| self.amount(row) * row.value as f64).sum()
     }
 
-    /// Σ w·v·g / Σ w·g; `None` for an empty sample.
-    pub fn mean(&self) -> Option<Measurement> {
-        let total = self.weight();
-        let value = self.value_sum().value / total;
-        (total > 0.0).then(|| Measurement { value, standard_error: self.standard_error_about(value) / total })
-    }
-
-    /// The standard error of Σ w·g·(v − centre).
-    fn standard_error_about(&self, centre: f64) -> f64 {
-        let variance = self.rows.iter().map(|row| {
-            let (scale, off) = (self.hash.scale(row.level), row.value as f64 - centre);
-            row.hits as f64 * scale * (scale - 1.0) * row.spread * off * off
-        });
-        libm::sqrt(variance.sum::<f64>()) / f64::from(self.weight_scale)
+    /// The estimated weight of elements after the time of the query.
+    pub(crate) fn later_weight(&self) -> f64 {
+        self.later / f64::from(self.weight_scale)
     }
 
     /// The share of Σ w·g of the selected observations (value, weight); `None` for an empty sample.

@@ -27,6 +27,12 @@ pub trait SampleSpec: Clone + PartialEq + Debug {
     /// The largest accepted weight of an element.
     fn max_weight(&self) -> u32;
 
+    /// Rejects elements that a sketch of this specification cannot hold.
+    #[inline]
+    fn check(&self, element: &Element) -> Result<(), ObservationError> {
+        element.check(self.max_weight())
+    }
+
     /// One hash per copy; at least one.
     fn hashes(&self) -> &[Arc<SampleHash>];
 
@@ -142,7 +148,7 @@ impl<P: SampleSpec> SampleSketch<P> {
     /// Adds an element, or rejects it without changing anything.
     #[inline]
     pub fn insert(&mut self, element: Element) -> Result<(), ObservationError> {
-        element.check(self.spec.max_weight())?;
+        self.spec.check(&element)?;
         let stored = self.spec.to_stored(element);
         self.copies.iter_mut().for_each(|copy| copy.insert(stored));
         Ok(())
@@ -172,9 +178,7 @@ impl<P: SampleSpec> SampleSketch<P> {
 
     /// Like [`SampleSketch::merge`], but compacts only when much work is deferred: merging many small sketches is cheap.
     pub fn merge_lazily(&mut self, other: &Self) -> Result<(), MergeError> {
-        if self.spec != other.spec {
-            return Err(MergeError::Different("accuracy, weights, horizon or decay, or seed"));
-        }
+        self.check_same_spec(other)?;
         self.copies.iter_mut().zip(&other.copies).for_each(|(copy, others)| copy.merge_lazily(others));
         Ok(())
     }
@@ -198,6 +202,13 @@ impl<P: SampleSpec> SampleSketch<P> {
     /// An upper bound of the memory of the sketch.
     pub fn memory_bytes(&self) -> usize {
         SKETCH_BYTES + self.copies.iter().map(P::Store::memory_bytes).sum::<usize>()
+    }
+
+    pub(super) fn check_same_spec(&self, other: &Self) -> Result<(), MergeError> {
+        match self.spec == other.spec {
+            true => Ok(()),
+            false => Err(MergeError::Different("accuracy, weights, horizon or decay, or seed")),
+        }
     }
 
     /// The values of all elements; some more than once.
@@ -241,6 +252,10 @@ pub const ELEMENT_BYTES: usize = 2 * size_of::<Element>();
 
 /// One hash per copy.
 pub(crate) fn draw_hashes(accuracy: Accuracy, max_weight: u32, seed: u64) -> Vec<Arc<SampleHash>> {
-    let copy_seed = |copy: u8| random::mix(seed ^ random::mix(u64::from(copy)));
-    (0..accuracy.copies()).map(|copy| Arc::new(SampleHash::from_seed(copy_seed(copy), max_weight))).collect()
+    copy_seeds(accuracy, seed).map(|seed| Arc::new(SampleHash::from_seed(seed, max_weight))).collect()
+}
+
+/// One seed per copy.
+pub(super) fn copy_seeds(accuracy: Accuracy, seed: u64) -> impl Iterator<Item = u64> {
+    (0..accuracy.copies()).map(move |copy| random::mix(seed ^ random::mix(u64::from(copy))))
 }

@@ -86,7 +86,7 @@ impl SampleStore for WindowStore {
         {
             return;
         }
-        let level = usize::from(self.hash.highest_level(start, element.weight));
+        let level = usize::from(self.hash.element_level(start, &element));
         if element.time_ms > self.floors.of(level) {
             let list = &mut self.lists[level];
             self.recent.note(start, level, list.elements.len());
@@ -172,7 +172,7 @@ impl SampleStore for WindowStore {
         }
         let count = elements.len();
         for element in elements {
-            let level = usize::from(self.hash.highest_level(self.hash.start(element.id), element.weight));
+            let level = usize::from(self.hash.element_level(self.hash.start(element.id), &element));
             self.lists[level].elements.push(element);
         }
         self.deferred = 1;

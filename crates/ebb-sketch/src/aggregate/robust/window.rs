@@ -7,14 +7,17 @@ use super::element::{Element, is_extreme};
 use super::floors::NO_FLOOR;
 use super::hash::SampleHash;
 use super::reading::SampleReading;
-use super::sketch::{SampleSketch, SampleSpec, SampleStore, draw_hashes};
+use super::sizing::Sizing;
+use super::sketch::{SampleSketch, SampleSpec, SampleStore, copy_seeds, draw_hashes};
 use super::store::WindowStore;
-use crate::aggregate::error::QueryError;
+use crate::aggregate::error::{ObservationError, QueryError};
 use crate::codec::{CodecError, Kind, Writer};
 use crate::decay::Decay;
 
 /// Longer horizons exceed any clock.
 const MAX_HORIZON_MS: u64 = 1 << 60;
+/// More digits than this have no effect on a double of ordinary size.
+const MAX_FRACTION_BITS: u8 = 32;
 
 /// The specification of an any-window sketch. Clones share the precomputed hashes.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,15 +63,49 @@ pub enum WindowSpecError {
 }
 
 impl WindowSpec {
-    /// Elements of weights up to `max_weight`, for windows up to `horizon_ms`. `seed` selects the hashes.
+    /// Elements of weights up to `max_weight`, for windows up to `horizon_ms`, sampled integer by integer as published. `seed`
+    /// selects the hashes.
     pub fn new(accuracy: Accuracy, max_weight: u32, horizon_ms: u64, seed: u64) -> Result<Self, WindowSpecError> {
+        Self::checked(accuracy, max_weight, horizon_ms, || draw_hashes(accuracy, max_weight, seed))
+    }
+
+    /// The same, but elements are sampled as a whole: the bounds are the same for all weights and seeds.
+    pub fn by_weight(accuracy: Accuracy, max_weight: u32, horizon_ms: u64, seed: u64) -> Result<Self, WindowSpecError> {
+        let hash = |seed| Arc::new(SampleHash::of_whole_elements(seed, max_weight, Sizing::Weight));
+        Self::checked(accuracy, max_weight, horizon_ms, || copy_seeds(accuracy, seed).map(hash).collect())
+    }
+
+    /// Elements of weight 1 whose values are the bits of positive doubles, sampled by that amount: their sum has the accuracy
+    /// of a weight, whatever the distribution of the amounts. Amounts below 2^-`fraction_bits` are not accepted.
+    pub fn by_amount(
+        accuracy: Accuracy,
+        fraction_bits: u8,
+        horizon_ms: u64,
+        seed: u64,
+    ) -> Result<Self, WindowSpecError> {
+        let sizing = Sizing::Amount { fraction_bits: fraction_bits.min(MAX_FRACTION_BITS) };
+        let hash = |seed| Arc::new(SampleHash::of_whole_elements(seed, 1, sizing));
+        Self::checked(accuracy, 1, horizon_ms, || copy_seeds(accuracy, seed).map(hash).collect())
+    }
+
+    fn checked(
+        accuracy: Accuracy,
+        max_weight: u32,
+        horizon_ms: u64,
+        hashes: impl FnOnce() -> Vec<Arc<SampleHash>>,
+    ) -> Result<Self, WindowSpecError> {
         if max_weight == 0 {
             return Err(WindowSpecError::NoWeight);
         }
         if !(1..=MAX_HORIZON_MS).contains(&horizon_ms) {
             return Err(WindowSpecError::Horizon { horizon_ms, max_ms: MAX_HORIZON_MS });
         }
-        Ok(Self { accuracy, horizon_ms, hashes: draw_hashes(accuracy, max_weight, seed), coarseness: 0 })
+        Ok(Self { accuracy, horizon_ms, hashes: hashes(), coarseness: 0 })
+    }
+
+    /// What defines the size of an element.
+    pub fn sizing(&self) -> Sizing {
+        self.hashes[0].sizing()
     }
 
     /// The longest window that can be queried.
@@ -89,6 +126,12 @@ impl SampleSpec for WindowSpec {
         self.hashes[0].max_weight()
     }
 
+    #[inline]
+    fn check(&self, element: &Element) -> Result<(), ObservationError> {
+        element.check(self.max_weight())?;
+        self.sizing().check(element)
+    }
+
     fn hashes(&self) -> &[Arc<SampleHash>] {
         &self.hashes
     }
@@ -102,8 +145,8 @@ impl SampleSpec for WindowSpec {
         element
     }
 
-    fn check_stored(&self, _: &Element) -> Result<(), CodecError> {
-        Ok(())
+    fn check_stored(&self, element: &Element) -> Result<(), CodecError> {
+        self.sizing().check(element).map_err(|error| CodecError::invalid("amount", error.to_string()))
     }
 
     fn coarsened(&self, halvings: u8) -> Self {
@@ -138,12 +181,12 @@ impl SampleSpec for WindowSpec {
             return Err(QueryError::Expired { floor_ms });
         }
         let samples = copies.iter().map(|copy| copy.sample(as_of_ms, decay)).collect();
-        let dilution = copies.iter().map(|copy| copy.dilution(as_of_ms, decay)).fold(1.0, f64::max);
-        Ok(SampleReading::new(self.accuracy.diluted(dilution), samples))
+        Ok(SampleReading::new(self.accuracy, samples))
     }
 
     fn write_parameters(&self, writer: &mut Writer) {
         writer.u64(self.horizon_ms);
+        self.sizing().parameters().iter().for_each(|parameters| writer.raw(parameters));
     }
 }
 

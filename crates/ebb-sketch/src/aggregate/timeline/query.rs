@@ -14,15 +14,18 @@ pub(crate) struct TimelineQuery<'a> {
     now_ms: i64,
     /// The newest time, if that is after `now_ms`: later observations are left out.
     newest_ms: Option<i64>,
+    /// The oldest accepted time.
+    oldest_ms: i64,
 }
 
 impl<'a> TimelineQuery<'a> {
-    pub fn new(shape: TimelineShape, decay: &'a Decay, now_ms: i64) -> Result<Self, QueryError> {
+    /// As of `now_ms`, over observations since `oldest_ms`.
+    pub fn new(shape: TimelineShape, decay: &'a Decay, now_ms: i64, oldest_ms: i64) -> Result<Self, QueryError> {
         check_query_time(now_ms)?;
         let horizon_ms = shape.horizon_ms;
         match decay.width() {
             Some(window_ms) if window_ms > horizon_ms => Err(QueryError::WindowBeyondHorizon { window_ms, horizon_ms }),
-            _ => Ok(Self { shape, decay, now_ms, newest_ms: None }),
+            _ => Ok(Self { shape, decay, now_ms, newest_ms: None, oldest_ms }),
         }
     }
 
@@ -45,7 +48,7 @@ impl<'a> TimelineQuery<'a> {
         let lower = match () {
             () if is_cut => 0.0,
             () if low_ms == high_ms => upper,
-            () => self.weight(low_ms),
+            () => self.least_weight(low_ms).min(upper),
         };
         (upper > 0.0).then(|| DecayFactor::between(lower, upper))
     }
@@ -58,6 +61,12 @@ impl<'a> TimelineQuery<'a> {
         }
         let age = self.now_ms.saturating_sub(time_ms).max(0) as u64;
         if age < self.shape.horizon_ms { self.decay.weight(age) } else { 0.0 }
+    }
+
+    /// The smallest decayed weight of a unit in a range that begins at `low_ms`. Ranges are aligned, so the first one may begin
+    /// before the oldest observation.
+    pub fn least_weight(&self, low_ms: i64) -> f64 {
+        self.weight(low_ms.max(self.oldest_ms))
     }
 
     /// What supports a count over observations from the oldest to the newest time of `span_ms`.

@@ -105,10 +105,11 @@ impl<T: RangeStore, S: RangeStore> Timeline<T, S> {
     }
 
     fn query<'a>(&self, now_ms: i64, decay: &'a Decay) -> Result<TimelineQuery<'a>, QueryError> {
+        let (oldest_ms, newest_ms) = self.span_ms.unwrap_or((now_ms, now_ms));
         if T::ANSWERS_PAST {
-            return TimelineQuery::new(self.shape, decay, now_ms)?.since(self.newest_ms());
+            return TimelineQuery::new(self.shape, decay, now_ms, oldest_ms)?.since(self.newest_ms());
         }
-        TimelineQuery::new(self.shape, decay, self.newest_ms().map_or(now_ms, |newest| newest.max(now_ms)))
+        TimelineQuery::new(self.shape, decay, now_ms.max(newest_ms), oldest_ms)
     }
 
     pub fn totals(&self, now_ms: i64, decay: &Decay) -> Result<Totals, QueryError> {

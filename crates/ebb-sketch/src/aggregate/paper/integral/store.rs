@@ -119,10 +119,14 @@ impl IntegralStore {
             if live == 0 || self.hash.highest_level(start, live) < level {
                 return None;
             }
-            let hits = self.hash.hits(start, live, level);
-            Some(SampleRow { value: element.value, weight: element.weight, live, hits, level, band: 1.0, spread: 1.0 })
+            let share = self.hash.hits_share(start, live, level);
+            Some(SampleRow { value: element.value, weight: element.weight, live, share, level, band: 1.0 })
         });
-        Sample { hash: self.hash.clone(), rows: rows.collect(), level, incomplete: false, weight_scale }
+        let later = self.pool.iter().filter(|element| element.time_ms > as_of);
+        let later = later.map(|element| self.hash.level_share(element, level).estimate).sum();
+        let rows: Vec<SampleRow> = rows.collect();
+        let cluster = self.hash.cluster(rows.iter().map(|row| row.live), level);
+        Sample { hash: self.hash.clone(), rows, level, incomplete: false, weight_scale, cluster, later }
     }
 }
 

@@ -139,11 +139,12 @@ impl<M: RangeSummary> RangeStore for ReplicatedStore<M> {
             let is_last = index + 1 == self.levels.len();
             let next_ms = level.floor_ms.map(|floor| floor.min(ceiling_ms));
             let coarser = next_ms.filter(|_| !is_last).map_or(0.0, |floor| query.weight(floor));
-            let part = |time_ms: i64| (query.weight(time_ms).min(youngest) - coarser).max(0.0);
+            let part = |weight: f64| (weight.min(youngest) - coarser).max(0.0);
             for (low, high, content) in level.tree.ranges() {
-                let upper = part(time_of(high));
+                let upper = part(query.weight(time_of(high)));
                 if upper > 0.0 {
-                    into.add_range(content, DecayFactor::between(part(time_of(low)), upper));
+                    let lower = part(query.least_weight(time_of(low))).min(upper);
+                    into.add_range(content, DecayFactor::between(lower, upper));
                     used += 1;
                 }
             }
