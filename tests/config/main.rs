@@ -4,6 +4,7 @@ mod commands;
 mod defaults;
 mod documents;
 mod errors;
+mod frequency;
 mod hostile;
 mod identities;
 mod overrides;

@@ -1,11 +1,11 @@
 //! Questions about an item, and their answers.
 
+use super::frequency::ItemCount;
 use super::reader::Subject;
 use super::verdict::Verdict;
 use ebb_sketch::filter::belief::{ArrivalShare, Belief};
 use ebb_sketch::filter::inference::Basis;
 use ebb_sketch::filter::inference::decision::{Decision, Penalties, PenaltyError};
-use ebb_sketch::filter::structure::frequency::DecayedCount;
 
 /// A length of time or a number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Answer {
     /// Age of the item's last recorded event, as precisely as the filter knows it; absent when the item is unknown.
     pub age: Option<AgeRange>,
     /// The item's decayed count before this event, where the stream has a frequency view.
-    pub frequency: Option<DecayedCount>,
+    pub frequency: Option<ItemCount>,
 }
 
 impl Answer {

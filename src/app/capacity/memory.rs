@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::frequency;
 use ebb_core::{AggregateSpec, DedupSpec, Event, FilterSpec, KeyRules, Numbers, Plan, Seen, Shard, ViewError};
-use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
@@ -33,10 +33,7 @@ pub(super) fn views(plan: &Plan) -> Result<Vec<ViewMemory>, ViewError> {
     if isolated > 0 {
         views.push(ViewMemory { name: "dedup, isolated keys".into(), memory_bytes: isolated, note: "maximum".into() });
     }
-    if let Some(spec) = plan.frequency {
-        let memory_bytes = FrequencyFilter::new(spec).memory_bytes();
-        views.push(ViewMemory { name: "frequency".into(), memory_bytes, note: "fixed".into() });
-    }
+    views.extend(plan.frequency.as_ref().map(|counts| frequency::view(counts.spec())));
     for spec in &plan.aggregates {
         views.push(aggregate(plan, spec)?);
     }

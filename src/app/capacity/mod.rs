@@ -4,6 +4,7 @@
 //! traffic of equally frequent items. The memory of aggregates is measured with synthetic events. All figures are per
 //! partition unless stated otherwise.
 
+mod frequency;
 mod memory;
 mod scenario;
 mod table;

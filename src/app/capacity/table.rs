@@ -123,7 +123,7 @@ pub(super) fn layout(filter: &FilterSpec) -> String {
     }
 }
 
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{} {name}", short(bytes as f64 / *unit as f64)),
@@ -136,7 +136,7 @@ fn percent(share: f64) -> String {
 }
 
 /// The number with three significant digits.
-fn short(number: f64) -> String {
+pub(super) fn short(number: f64) -> String {
     match number {
         0.0 => "0".into(),
         _ if number < 1e-3 => format!("{number:.1e}"),
