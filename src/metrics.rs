@@ -63,6 +63,7 @@ pub struct ShardMetrics {
     pub isolated_keys: IntGaugeVec,
     pub previous_key_needed: IntGaugeVec,
     pub exhausted_counts: IntGaugeVec,
+    pub refused_weights: IntGaugeVec,
     pub state_bytes: IntGaugeVec,
     pub aggregate_events: IntGaugeVec,
     pub aggregate_refused: IntGaugeVec,
@@ -235,6 +236,11 @@ impl ShardMetrics {
             exhausted_counts: builder.gauge_vec(
                 "frequency_exhausted_counts",
                 "Increments since the start of the log for which a counter of the frequency view had no space.",
+                &SHARD_LABELS,
+            ),
+            refused_weights: builder.gauge_vec(
+                "frequency_refused_events",
+                "Events since the start of the log that the frequency view did not count because their weight was negative or above 2^40.",
                 &SHARD_LABELS,
             ),
             state_bytes: builder.gauge_vec("state_bytes", "Memory of the shard's views.", &SHARD_LABELS),

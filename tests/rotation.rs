@@ -93,7 +93,7 @@ fn plan(kind: ViewKind, keys: HashKeys) -> Arc<Plan> {
         reader: Arc::new(reader),
         max_skew_ms: 1_000,
         dedup,
-        frequency: (kind == ViewKind::First).then_some(FrequencySpec::Forward(frequency)),
+        frequency: (kind == ViewKind::First).then_some(FrequencySpec::Forward(frequency).into()),
         aggregates: if kind == ViewKind::First {
             vec![visits(Method::Robust), visits(Method::Forward)]
         } else {

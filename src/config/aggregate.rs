@@ -1,59 +1,17 @@
-//! The keys of the frequency view and of the aggregates.
+//! The keys of the aggregates.
 
 use super::composite::Optional;
-use super::declare::{OneOf, choice, enum_names, section};
+use super::declare::{OneOf, enum_names, section};
 use super::parser::{ConfigParser, Schema};
 use super::scalars::{DecaySyntax, DurationRange, Fraction, IntegerRange, PositiveNumber, SizeRange, scalar};
 use super::stream::{EventConfig, Path, PathSyntax, parse_path};
 use super::tree::Node;
 use ebb_core::{AggregateParameters, AggregateSpec, Method, Selection, Weighting};
-use ebb_sketch::filter::structure::frequency::optimised::Carry;
 use ebb_sketch::units::{Bytes, DurationMs};
 
 const DAY_MS: u64 = 86_400_000;
 /// The memory budget of an aggregate if `memory` is not set.
 const DEFAULT_MEMORY: Bytes = Bytes(256 << 20);
-/// Sweeps per half-life if `epoch` is not set.
-const DEFAULT_SWEEPS: u64 = 16;
-
-section! {
-    /// The decayed number of events per item. It is never an underestimate.
-    pub struct FrequencyConfig {
-        /// The time in which a count halves.
-        half_life: DurationRange<1, {3660 * DAY_MS}> = "1h";
-        /// Memory of the counters in each partition.
-        memory: SizeRange<1024, {1 << 40}> = "16MiB";
-        /// How counts decay.
-        method: OneOf<FrequencyMethod> = "forward";
-        /// Counters per item.
-        cells: IntegerRange<1, 16> = "4";
-        /// The interval between sweeps of the counters (`basic` and `optimised`).
-        epoch: Optional<DurationRange<1, {3660 * DAY_MS}>>, derived "a sixteenth of the half-life", eg "1m";
-        /// When a full digit overflows (`optimised`): `each` counter on its own, or only when `all` counters of an item are
-        /// full.
-        carry: OneOf<Carry> = "each";
-    }
-    check check_frequency
-}
-
-choice! {
-    /// How counts decay.
-    pub enum FrequencyMethod {
-        /// Exact decay without sweeps.
-        Forward = "forward",
-        /// Counters that are swept every epoch.
-        Basic = "basic",
-        /// Small digits with a shared pool for overflow, swept every epoch.
-        Optimised = "optimised",
-    }
-}
-
-enum_names! {
-    Carry {
-        Each = "each",
-        All = "all",
-    }
-}
 
 section! {
     /// A decayed sum, count, mean, quantiles and top items over the stream.
@@ -151,33 +109,6 @@ impl Schema for MeasureSyntax {
             MeasureConfig::Weight => Node::scalar("weight"),
             MeasureConfig::Field(path) => Node::scalar(path),
         })
-    }
-}
-
-impl FrequencyConfig {
-    /// How many sweeps halve a count (`basic` and `optimised`).
-    pub fn sweeps_per_half_life(&self) -> u32 {
-        let epoch = self.epoch.unwrap_or(self.default_epoch());
-        self.half_life.0.div_ceil(epoch.0.max(1)).clamp(1, 1 << 16) as u32
-    }
-
-    fn default_epoch(&self) -> DurationMs {
-        DurationMs(self.half_life.0.div_ceil(DEFAULT_SWEEPS))
-    }
-}
-
-fn check_frequency(frequency: &mut FrequencyConfig, node: &Node, parser: &mut ConfigParser) {
-    if frequency.method == FrequencyMethod::Forward {
-        if frequency.epoch.is_some() {
-            let message = "does not apply to method forward, which has no sweeps; remove it";
-            parser.key_error(node, "epoch", &["method"], message);
-        }
-        return;
-    }
-    let epoch = *frequency.epoch.get_or_insert(frequency.default_epoch());
-    if epoch.0 > frequency.half_life.0 {
-        let message = format!("{epoch} is longer than the half-life; the maximum is {}", frequency.half_life);
-        parser.key_error(node, "epoch", &["half_life", "method"], message);
     }
 }
 

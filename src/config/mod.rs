@@ -10,8 +10,8 @@
 //! workers, the store and the HTTP and Kafka clients. librdkafka's property names are checked by a function that the
 //! caller passes in.
 //!
-//! To add a key, declare it in the `section!` it belongs to: [`service`], [`kafka`], [`stream`], [`dedup`] or
-//! [`aggregate`].
+//! To add a key, declare it in the `section!` it belongs to: [`service`], [`kafka`], [`stream`], [`dedup`],
+//! [`frequency`] or [`aggregate`].
 
 pub mod aggregate;
 mod composite;
@@ -19,6 +19,7 @@ mod declare;
 pub mod dedup;
 mod emit;
 mod error;
+pub mod frequency;
 pub mod kafka;
 mod overrides;
 mod parser;

@@ -1,9 +1,10 @@
 //! The keys of a stream: its topic, how a record becomes an event, the views over it, and the output topics.
 
-use super::aggregate::{AggregateConfig, FrequencyConfig, MeasureConfig};
+use super::aggregate::{AggregateConfig, MeasureConfig};
 use super::composite::{ListOf, MapOf, Optional};
 use super::declare::{OneOf, choice, enum_names, section};
 use super::dedup::{CostConfig, DedupConfig, PriorConfig};
+use super::frequency::FrequencyConfig;
 use super::parser::{ConfigParser, Schema};
 use super::scalars::{DurationRange, IntegerRange, STREAM_PLACEHOLDER, TopicName, scalar};
 use super::tree::{Node, NodeKind};
@@ -59,7 +60,7 @@ section! {
         id: Optional<PathSyntax>, eg "click_id";
         /// A number to aggregate, such as a cost.
         value: Optional<PathSyntax>, eg "cost";
-        /// The number of observations that the event represents.
+        /// The number of observations that the event represents. Aggregates and `frequency` count it that often.
         weight: Optional<PathSyntax>, eg "count";
         /// The importance of the event, for the importance filters.
         importance: Optional<PathSyntax>, eg "tier";

@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::explanation::{AgeIntervalResponse, ExpectedPenaltyResponse, ExplanationResponse, PosteriorResponse};
 use super::position::{AsOfResponse, PartitionCoverage};
 use crate::workers::{Decision, RecordReceipt};
-use ebb_core::{Answer, Basis, Reason, Verdict};
+use ebb_core::{Answer, Basis, ItemCount, Reason, Verdict};
 
 /// The decision about one event, or the decisions about a batch.
 #[derive(Debug, Serialize, ToSchema)]
@@ -68,9 +68,20 @@ pub(super) struct DecisionResponse {
 /// A decayed count.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DecayedCountResponse {
-    pub(super) count: f64,
+    /// The decayed number of events, each counted as often as its weight says.
+    count: f64,
+    /// With `answer: normalised`: 1 - λ times the count, where λ is the share of a count that remains after an epoch.
+    /// This is the decayed average number of events per epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normalised: Option<f64>,
     /// True if counters overflowed, so that the true count may be higher. Otherwise the true count is at most `count`.
-    pub(super) lower_bound: bool,
+    lower_bound: bool,
+}
+
+impl From<ItemCount> for DecayedCountResponse {
+    fn from(item: ItemCount) -> Self {
+        Self { count: item.value, normalised: item.normalised, lower_bound: item.lower_bound }
+    }
 }
 
 /// Declares a response field whose values are the names of a domain enum.
@@ -146,7 +157,7 @@ impl DecisionResponse {
                 .decision
                 .map(|d| ExpectedPenaltyResponse { duplicate: d.if_duplicate, unique: d.if_unique }),
             age: answer.age.and_then(AgeIntervalResponse::from_range),
-            frequency: answer.frequency.map(|f| DecayedCountResponse { count: f.value, lower_bound: f.lower_bound }),
+            frequency: answer.frequency.map(DecayedCountResponse::from),
             ..Self::from_verdict(answer.verdict)
         }
     }

@@ -165,7 +165,7 @@ async fn count(
         Err(reason) => ItemCountResponse::Rejected { reason: reason.into(), detail: reason.description() },
         Ok(_) => {
             let count = counts.next().flatten().expect("a stream with a frequency view counts every readable item");
-            ItemCountResponse::Count(DecayedCountResponse { count: count.value, lower_bound: count.lower_bound })
+            ItemCountResponse::Count(count.into())
         }
     };
     let frequencies = subjects.into_iter().map(response).collect();

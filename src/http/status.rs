@@ -155,6 +155,8 @@ struct ShardResponse {
     isolated_keys: usize,
     /// How often a counter of the frequency view overflowed.
     exhausted_counts: u64,
+    /// Number of events that the frequency view did not count because their weight was out of range.
+    refused_weights: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     aggregates: Vec<AggregateStatusResponse>,
@@ -264,7 +266,7 @@ impl StreamSummaryResponse {
                 id: text(event.id.as_ref()),
             },
             dedup: DedupSummaryResponse { window: plan.dedup.window().map(format_window), seen },
-            frequency: plan.frequency.map(|spec| match spec {
+            frequency: plan.frequency.as_ref().map(|frequency| match frequency.spec() {
                 FrequencySpec::Forward(_) => "forward",
                 FrequencySpec::Basic(_) => "basic",
                 FrequencySpec::Optimised(_) => "optimised",
@@ -334,6 +336,7 @@ impl ShardResponse {
             calibration_error: status.calibration_error,
             isolated_keys: status.isolated_keys,
             exhausted_counts: status.exhausted_counts,
+            refused_weights: status.refused_weights,
             aggregates: status.aggregates.iter().map(AggregateStatusResponse::from).collect(),
             memory_bytes: status.memory_bytes,
         }

@@ -7,10 +7,9 @@ use tokio::sync::oneshot;
 
 use crate::store::StoreError;
 use ebb_core::{
-    AgeExplanation, AggregateError, AggregateQuestion, Answer, AsOf, Event, NextOffset, Outcome, PREFETCH_BATCH,
-    PartialAggregate, Question, QuestionError, Shard, ShardStatus, Subject,
+    AgeExplanation, AggregateError, AggregateQuestion, Answer, AsOf, Event, ItemCount, NextOffset, Outcome,
+    PREFETCH_BATCH, PartialAggregate, Question, QuestionError, Shard, ShardStatus, Subject,
 };
-use ebb_sketch::filter::structure::frequency::DecayedCount;
 
 /// An event to record: its payload for the log, and the event that was read from it.
 #[derive(Debug)]
@@ -177,7 +176,7 @@ pub(super) enum QueryKind {
         reply: oneshot::Sender<ShardAnswers<Result<Decision, QuestionError>>>,
     },
     /// Decayed counts; none if the stream keeps no counts.
-    Count { subjects: Vec<Subject>, reply: oneshot::Sender<ShardAnswers<Option<DecayedCount>>> },
+    Count { subjects: Vec<Subject>, reply: oneshot::Sender<ShardAnswers<Option<ItemCount>>> },
     /// The shard's part of an aggregate that is merged over all shards.
     Aggregate { question: Arc<AggregateQuestion>, reply: oneshot::Sender<Result<PartialAggregate, AggregateError>> },
 }
@@ -190,7 +189,7 @@ pub(super) enum Reply {
         oneshot::Sender<ShardAnswers<Result<Decision, QuestionError>>>,
         ShardAnswers<Result<Decision, QuestionError>>,
     ),
-    Count(oneshot::Sender<ShardAnswers<Option<DecayedCount>>>, ShardAnswers<Option<DecayedCount>>),
+    Count(oneshot::Sender<ShardAnswers<Option<ItemCount>>>, ShardAnswers<Option<ItemCount>>),
     Aggregate(oneshot::Sender<Result<PartialAggregate, AggregateError>>, Result<PartialAggregate, AggregateError>),
 }
 

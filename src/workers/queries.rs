@@ -14,10 +14,9 @@ use super::messages::{
 };
 use super::stream::Stream;
 use ebb_core::{
-    AggregateAnswer, AggregateQuestion, AsOf, KeyScope, LogDigest, NextOffset, PartialAggregate, Question,
+    AggregateAnswer, AggregateQuestion, AsOf, ItemCount, KeyScope, LogDigest, NextOffset, PartialAggregate, Question,
     QuestionError, Subject, Verdict,
 };
-use ebb_sketch::filter::structure::frequency::DecayedCount;
 use ebb_sketch::hash::Fingerprint;
 
 /// How far the log must be folded before an answer is given.
@@ -56,7 +55,7 @@ pub struct DecisionBatch {
 /// Decayed counts of a list of items; none if the stream keeps no counts.
 #[derive(Debug)]
 pub struct CountBatch {
-    pub counts: Vec<Option<DecayedCount>>,
+    pub counts: Vec<Option<ItemCount>>,
     /// Position of each partition that answered.
     pub as_of: Vec<AsOf>,
 }
@@ -199,7 +198,7 @@ impl Stream {
     /// Decayed counts of items, added up over the partitions.
     pub async fn count(&self, subjects: Vec<Subject>, at_least: &AtLeast) -> Result<CountBatch, QueryError> {
         self.check(at_least)?;
-        let mut counts: Vec<Option<DecayedCount>> = vec![None; subjects.len()];
+        let mut counts: Vec<Option<ItemCount>> = vec![None; subjects.len()];
         let mut known = vec![false; subjects.len()];
         let groups = self.group_by_partition(subjects, |subject| subject.route);
         let queries = groups.into_iter().map(|(partition, (indexes, subjects))| {
@@ -212,9 +211,7 @@ impl Stream {
             for (index, one) in indexes.into_iter().zip(answers) {
                 known[index] = true;
                 counts[index] = match (counts[index], one) {
-                    (Some(a), Some(b)) => {
-                        Some(DecayedCount { value: a.value + b.value, lower_bound: a.lower_bound || b.lower_bound })
-                    }
+                    (Some(one), Some(other)) => Some(one.plus(other)),
                     (one, other) => one.or(other),
                 };
             }

@@ -27,6 +27,7 @@ pub(super) fn report(figures: &ShardFigures<'_>, metrics: &Metrics) {
     shards.previous_key_needed.with_label_values(&labels).set(i64::from(status.needs_previous_key));
     shards.isolated_keys.with_label_values(&labels).set(status.isolated_keys as i64);
     shards.exhausted_counts.with_label_values(&labels).set(status.exhausted_counts as i64);
+    shards.refused_weights.with_label_values(&labels).set(status.refused_weights as i64);
     shards.state_bytes.with_label_values(&labels).set(status.memory_bytes as i64);
     if let Some(error) = status.calibration_error {
         shards.calibration_error.with_label_values(&labels).set(error);
@@ -69,6 +70,7 @@ pub(super) fn remove(id: &ShardId, plan: &Plan, metrics: &Metrics) {
         &shards.isolated_keys,
         &shards.previous_key_needed,
         &shards.exhausted_counts,
+        &shards.refused_weights,
         &shards.state_bytes,
     ];
     let real = [&shards.event_time, &shards.clock_skew, &shards.fill, &shards.false_duplicates];

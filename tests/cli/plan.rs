@@ -144,6 +144,26 @@ fn plan_shows_the_budget_of_aggregates_and_what_heavy_keys_take_without_one() {
 }
 
 #[test]
+fn plan_shows_the_digits_of_the_frequency_view() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ebb.yaml");
+    for (keys, expected) in [
+        ("method: optimised", "digits of 14 bits, 8 of them fractional, and a pool of"),
+        ("method: optimised, epoch: 2h", "digits of 10 bits, 4 of them fractional, and a pool of"),
+        ("method: optimised, pool: 4096", "a pool of 4,096 digits; epochs of 3m45s, rounding adds at most 0.092"),
+        ("method: basic", "262,144 counters of 32 bits, 8 of them fractional"),
+    ] {
+        let config = format!("streams: {{s: {{event: {{item: ip}}, frequency: {{memory: 1MiB, {keys}}}}}}}");
+        std::fs::write(&file, config).unwrap();
+        let arguments = ["plan", file.to_str().unwrap(), "--rate", "100"];
+        assert!(text(&ebb(&arguments).stdout).contains(expected), "{keys}: {}", text(&ebb(&arguments).stdout));
+        let plan = json(&ebb(&[&arguments[..], &["--json"]].concat()));
+        let view = &plan["streams"][0]["views"][1];
+        assert!(number(&view["memory_bytes"]) <= 1_048_576.0, "{view}");
+    }
+}
+
+#[test]
 fn invalid_arguments_are_configuration_errors() {
     for arguments in [["--window", "1 year", "--rate", "5"], ["--window", "1h", "--rate", "-5"]] {
         let output = ebb(&[&["plan"][..], &arguments[..]].concat());

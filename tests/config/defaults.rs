@@ -77,7 +77,9 @@ fn filters_without_timers_print_their_own_defaults() {
 fn swept_frequency_counters_print_their_epoch() {
     let stream = |frequency: &str| format!("event: {{item: ip}}, frequency: {{{frequency}}}");
     assert_prints(&stream("method: basic, half_life: 16m"), &["epoch: 1m"], &[]);
-    assert_prints(&stream("half_life: 16m"), &["method: forward"], &["epoch"]);
+    assert_prints(&stream("half_life: 16m"), &["method: forward"], &["epoch", "carry"]);
+    assert_prints(&stream("half_life: 16m, answer: normalised"), &["epoch: 1m", "answer: normalised"], &["carry"]);
+    assert_prints(&stream("method: optimised, pool: 7"), &["carry: each", "pool: 7"], &["digit_bits"]);
 }
 
 #[test]

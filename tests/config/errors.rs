@@ -48,7 +48,6 @@ fn conflicts_between_keys_are_reported_at_the_key_to_change() {
         ("dedup: {prior: auto-frequency}", "dedup.prior (line 4): auto-frequency requires the frequency view; add"),
         ("dedup: {isolate: 2}", "dedup.isolate (line 4): requires a key; add event: {key: PATH}"),
         ("frequency: {epoch: 1m}", "frequency.epoch (line 4): does not apply to method forward"),
-        ("frequency: {method: basic, epoch: 2h}", "epoch (line 4): 2h is longer than the half-life; the maximum is 1h"),
         ("aggregates: {a: {of: value}}", "aggregates.a.of (line 4): the event has no value; add event: {value: PATH}"),
         ("aggregates: {a: {keys: 9}}", "aggregates.a.keys (line 4): the event has no key; add event: {key: PATH}"),
         (

@@ -37,7 +37,7 @@ const IDENTITIES: [(&str, &str); 20] = [
         "event: {item: ip, time: {path: ts, unit: rfc3339}}, frequency: {method: basic, half_life: 100ms}",
         "5de2d0249b24e1a834bab5dc4b610a49",
     ),
-    ("event: {item: ip}, frequency: {method: optimised, carry: all, epoch: 1m}", "6a73e543755e8af3eeb5db3e9d8a0ae2"),
+    ("event: {item: ip}, frequency: {method: optimised, carry: all, epoch: 1m}", "7fffdfbb8f107e7d706fbc4b7a8c6e1e"),
     (
         "event: {item: ip, key: k, value: v, weight: w}, aggregates: {a: {of: value, over: unique, keys: 9}, b: {of: x.y, \
          method: cascade, top: l}, c: {method: forward, decay: 'exponential:half_life=10m'}}",

@@ -5,6 +5,7 @@ mod defaults;
 mod documents;
 mod errors;
 mod forgetting;
+mod frequency;
 mod hostile;
 mod identities;
 mod overrides;

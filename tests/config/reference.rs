@@ -59,6 +59,10 @@ fn examples_in_the_reference_are_valid_except_for_known_conflicts() {
         "dedup.decrements",
         "dedup.importance_mix",
         "frequency.epoch",
+        "frequency.carry",
+        "frequency.fraction_bits",
+        "frequency.digit_bits",
+        "frequency.pool",
         "aggregates.name.top",
     ];
     let expected = expected.map(|key| format!("streams.name.{key}"));

@@ -29,6 +29,8 @@ async fn item_is_counted_with_decay() {
     let found = get_frequency(&service, &format!("item={}", item("a"))).await;
     assert!(is_close(&found["count"], 3.0), "{found}");
     assert_eq!(found["lower_bound"], false);
+    // The epoch of normalised counts is the half-life, so that λ is one half.
+    assert!(is_close(&found["normalised"], 1.5), "{found}");
     assert_eq!((&found["as_of"][0]["next"], &found["as_of"][0]["time_ms"]), (&json!(3), &json!(NOW)), "{found}");
     assert_eq!(get_frequency(&service, &format!("item={}", item("b"))).await["count"], 0.0);
     // Advances both shards by an hour, the half-life.
@@ -36,6 +38,8 @@ async fn item_is_counted_with_decay() {
     service.decide("clicks", &format!(r#"{{"events":[{}],"record":true}}"#, later.join(","))).await.json();
     let faded = get_frequency(&service, &format!("item={}", item("a"))).await;
     assert!(is_close(&faded["count"], 1.5), "{faded}");
+    let decided = service.decide("clicks", &format!(r#"{{"event":{}}}"#, event("a", 3600))).await.json();
+    assert!(is_close(&decided["frequency"]["normalised"], 0.75), "{decided}");
 }
 
 #[tokio::test]
@@ -44,7 +48,7 @@ async fn batch_is_counted_in_order_and_a_rejected_item_does_not_affect_it() {
     let body = r#"{"items":[{"ip":"a","campaign":"c1"},17,{"ip":"b","campaign":"c1"}]}"#;
     let found = service.post("/v1/streams/clicks/frequency", body).await.json();
     let counts = &found["frequencies"];
-    assert!(is_close(&counts[0]["count"], 2.0), "{found}");
+    assert!(is_close(&counts[0]["count"], 2.0) && is_close(&counts[0]["normalised"], 1.0), "{found}");
     assert_eq!((&counts[1]["reason"], counts[1].get("count")), (&json!("schema"), None));
     assert_eq!(counts[2]["count"], 0.0);
     assert!(found["as_of"].as_array().is_some_and(|as_of| !as_of.is_empty()), "{found}");

@@ -11,8 +11,8 @@ use ebb::metrics::Metrics;
 use ebb::store::{ShardId, Store, StoreOptions};
 use ebb::workers::{ShardPlacement, StreamLayout, Streams, Workers, WorkersOptions};
 use ebb_core::{
-    AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, Measure, PayloadLimits, Plan, Reader, Seen,
-    Selection, TimeUnit, Weighting,
+    AggregateParameters, AggregateSpec, DedupSpec, EventSpec, FilterSpec, FrequencyPlan, Measure, PayloadLimits, Plan,
+    Reader, Seen, Selection, TimeUnit, Weighting,
 };
 use ebb_sketch::filter::structure::frequency::FrequencySpec;
 use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
@@ -27,7 +27,8 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 /// Base time of the events in milliseconds, long before the wall clock.
 pub const NOW: i64 = 1_700_000_000_000;
 
-/// A running service. The stream `clicks` has a window of ten minutes and a frequency view, `counted` has a window of 100
+/// A running service. The stream `clicks` has a window of ten minutes and a frequency view whose
+/// answers are normalised by the half-life, `counted` has a window of 100
 /// events; both have two partitions.
 pub struct Service {
     pub api: Arc<Api>,
@@ -108,11 +109,11 @@ impl Service {
     }
 }
 
-fn plan(filter: TimingSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
+fn plan(filter: TimingSpec, frequency: Option<FrequencyPlan>) -> Arc<Plan> {
     plan_of(FilterSpec::learning(filter, 64).expect("a prior"), frequency)
 }
 
-fn plan_of(filter: FilterSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
+fn plan_of(filter: FilterSpec, frequency: Option<FrequencyPlan>) -> Arc<Plan> {
     let limits = PayloadLimits { record_bytes: 4096, depth: 8, fields: 32, key_bytes: 64 };
     let spec = EventSpec {
         key: Some("campaign".parse().unwrap()),
@@ -129,8 +130,9 @@ fn plan_of(filter: FilterSpec, frequency: Option<FrequencySpec>) -> Arc<Plan> {
 }
 
 /// Decayed counts with a half-life of an hour.
-fn frequency() -> FrequencySpec {
-    FrequencySpec::Forward(ForwardSpec::new(CellLayout::in_memory(64 << 10).unwrap(), 3, 3_600_000).unwrap())
+fn frequency() -> FrequencyPlan {
+    let counters = ForwardSpec::new(CellLayout::in_memory(64 << 10).unwrap(), 3, 3_600_000).unwrap();
+    FrequencyPlan::from(FrequencySpec::Forward(counters)).normalised_by(3_600_000)
 }
 
 /// Counts by campaign and address.

@@ -58,7 +58,7 @@ pub const CORE: CrateMap = CrateMap {
     tiers: &[
         &["event_spec", "offset", "partitioner", "verdict"],
         &["event", "partition"],
-        &["reader"],
+        &["frequency", "reader"],
         &["question"],
         &["aggregate", "dedup"],
         &["plan"],

@@ -8,6 +8,7 @@
 
 use super::plan::Plan;
 use ebb_sketch::codec::{CodecError, Reader, Writer};
+use ebb_sketch::filter::structure::frequency::FrequencySpec;
 use ebb_sketch::hash::KeyDigest;
 
 /// Half-lives after which a decayed count is negligible: one millionth remains.
@@ -19,6 +20,13 @@ pub(super) enum Retention {
     Milliseconds(u64),
     Events(u64),
     Forever,
+}
+
+/// An epoch that is longer than a half-life delays the decay of its observations noticeably.
+fn retention_of(counts: &FrequencySpec) -> Retention {
+    let half_life_ms = counts.half_life_ms();
+    let epoch_ms = counts.epoch_ms().filter(|epoch_ms| *epoch_ms > half_life_ms).unwrap_or(0);
+    Retention::Milliseconds(half_life_ms.saturating_mul(NEGLIGIBLE_AFTER_HALF_LIVES).saturating_add(epoch_ms))
 }
 
 /// A rotation in progress: which key came before, and when the rotation began.
@@ -34,9 +42,7 @@ pub(super) struct KeyRotation {
 impl KeyRotation {
     /// Whether everything recorded before the rotation has expired.
     pub(super) fn is_over(&self, plan: &Plan, clock_ms: i64, events: u64) -> bool {
-        let frequency = plan
-            .frequency
-            .map(|spec| Retention::Milliseconds(spec.half_life_ms().saturating_mul(NEGLIGIBLE_AFTER_HALF_LIVES)));
+        let frequency = plan.frequency.as_ref().map(|frequency| retention_of(frequency.spec()));
         [Some(plan.dedup.retention()), frequency].into_iter().flatten().all(|retention| match retention {
             Retention::Milliseconds(ms) => clock_ms.saturating_sub_unsigned(ms) > self.since_ms,
             Retention::Events(count) => events.saturating_sub(self.since_events) > count,

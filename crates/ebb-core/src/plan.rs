@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::aggregate::{AggregateError, AggregateSpec};
 use super::dedup::DedupSpec;
 use super::event_spec::{EventSpec, Path};
+use super::frequency::{self, FrequencyPlan};
 use super::reader::Reader;
 use ebb_sketch::codec::Writer;
-use ebb_sketch::filter::structure::frequency::FrequencySpec;
 use ebb_sketch::hash::KeyDigest;
 
 /// How events are read, and which views are kept over them.
@@ -40,7 +40,7 @@ pub struct Plan {
     /// The dedup view.
     pub dedup: DedupSpec,
     /// The frequency view.
-    pub frequency: Option<FrequencySpec>,
+    pub frequency: Option<FrequencyPlan>,
     /// The aggregates, with distinct names.
     pub aggregates: Vec<AggregateSpec>,
 }
@@ -64,13 +64,7 @@ impl Plan {
         let mut writer = Writer::new(*b"plan", 1);
         write_event(&mut writer, self.reader.spec(), self.measured_numbers());
         self.dedup.write_identity(&mut writer);
-        match &self.frequency {
-            None => writer.u8(0),
-            Some(frequency) => {
-                writer.u8(1);
-                frequency.write_identity(&mut writer);
-            }
-        }
+        frequency::write_identity(self.frequency.as_ref(), self.reader.spec(), &mut writer);
         writer.raw(&key_digest.0);
         self.aggregates.iter().for_each(|aggregate| aggregate.write_identity(&mut writer));
         *blake3::hash(&writer.seal()).as_bytes()

@@ -1,11 +1,11 @@
 //! Questions about an item, and their answers.
 
+use super::frequency::ItemCount;
 use super::reader::Subject;
 use super::verdict::Verdict;
 use ebb_sketch::filter::belief::{ArrivalShare, ArrivalShareError, Belief};
 use ebb_sketch::filter::inference::Basis;
 use ebb_sketch::filter::inference::decision::{Decision, Penalties, PenaltyError};
-use ebb_sketch::filter::structure::frequency::DecayedCount;
 
 /// A length of time or a number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Answer {
     /// the item is unknown.
     pub age: Option<AgeRange>,
     /// The item's decayed count before this event, where the stream has a frequency view.
-    pub frequency: Option<DecayedCount>,
+    pub frequency: Option<ItemCount>,
     /// Whether the filter takes the item for a duplicate and was overruled because "unique" costs less.
     pub is_overruled: bool,
 }

@@ -37,8 +37,14 @@ fn timing(memory: u64) -> TimingSpec {
 
 fn shard(dedup: DedupSpec) -> Shard {
     let frequency =
-        Some(FrequencySpec::Forward(ForwardSpec::new(CellLayout::in_memory(1 << 16).unwrap(), 4, 60_000).unwrap()));
-    let plan = Plan { reader: Arc::new(reader()), max_skew_ms: 1_000, dedup, frequency, aggregates: Vec::new() };
+        FrequencySpec::Forward(ForwardSpec::new(CellLayout::in_memory(1 << 16).unwrap(), 4, 60_000).unwrap());
+    let plan = Plan {
+        reader: Arc::new(reader()),
+        max_skew_ms: 1_000,
+        dedup,
+        frequency: Some(frequency.into()),
+        aggregates: Vec::new(),
+    };
     Shard::new(Arc::new(plan), 0).unwrap()
 }
 

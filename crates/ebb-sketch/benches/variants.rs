@@ -9,6 +9,7 @@ use std::hint::black_box;
 use criterion::Criterion;
 use ebb_sketch::filter::structure::classic::ClassicFilter;
 use ebb_sketch::filter::structure::frequency::basic::BasicSpec;
+use ebb_sketch::filter::structure::frequency::digit_plan::DigitChoice;
 use ebb_sketch::filter::structure::frequency::epochs::EpochSpec;
 use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
 use ebb_sketch::filter::structure::frequency::optimised::{Carry, DigitSpec, OptimisedSpec};
@@ -116,6 +117,10 @@ fn frequencies(bytes: u64) -> Vec<(&'static str, FrequencySpec)> {
     let lines = CellLayout::in_memory(bytes).expect("room");
     let form = DigitSpec { digit_bits: 4, fraction_bits: 0, pool: (bytes / 8) as u32, carry: Carry::Each };
     let all = DigitSpec { carry: Carry::All, ..form };
+    let planned = |carry| {
+        let choice = DigitChoice::planned(carry);
+        FrequencySpec::Optimised(OptimisedSpec::in_memory(bytes, 4, epochs, choice).expect("room"))
+    };
     // A third of the memory is for the pool and its table.
     let digits = CellLayout::Spread(bytes * 2 / 3);
     vec![
@@ -127,6 +132,8 @@ fn frequencies(bytes: u64) -> Vec<(&'static str, FrequencySpec)> {
         ("basic", FrequencySpec::Basic(BasicSpec::new(CellLayout::Spread(bytes / 4), 4, epochs, 8).expect("valid"))),
         ("optimised, each", FrequencySpec::Optimised(OptimisedSpec::new(digits, 4, epochs, form).expect("valid"))),
         ("optimised, all", FrequencySpec::Optimised(OptimisedSpec::new(digits, 4, epochs, all).expect("valid"))),
+        ("optimised, each, planned", planned(Carry::Each)),
+        ("optimised, all, planned", planned(Carry::All)),
     ]
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::frequency;
 use super::table::bytes;
 use ebb_core::{
     AggregateParameters, AggregateSpec, DedupSpec, Event, FilterSpec, Numbers, Plan, Seen, Shard, ViewError,
 };
-use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
@@ -36,10 +36,7 @@ pub(super) fn views(plan: &Plan) -> Result<Vec<ViewMemory>, ViewError> {
     if isolated > 0 {
         views.push(ViewMemory { name: "dedup, isolated keys".into(), memory_bytes: isolated, note: "maximum".into() });
     }
-    if let Some(spec) = plan.frequency {
-        let memory_bytes = FrequencyFilter::new(spec).memory_bytes();
-        views.push(ViewMemory { name: "frequency".into(), memory_bytes, note: "fixed".into() });
-    }
+    views.extend(plan.frequency.as_ref().map(|counts| frequency::view(counts.spec())));
     for spec in &plan.aggregates {
         views.push(aggregate(plan, spec)?);
     }

@@ -5,6 +5,7 @@
 //! memory is measured with synthetic events. All figures are per
 //! partition unless stated otherwise.
 
+mod frequency;
 mod memory;
 mod scenario;
 mod table;

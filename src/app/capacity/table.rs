@@ -159,7 +159,7 @@ fn percent(share: f64) -> String {
 }
 
 /// The number with three significant digits.
-fn short(number: f64) -> String {
+pub(super) fn short(number: f64) -> String {
     match number {
         0.0 => "0".into(),
         _ if number < 1e-3 => format!("{number:.1e}"),

@@ -37,7 +37,7 @@ pub(super) fn plan_with_keys(
         ..event_spec(&stream.event, (numbers.clone(), labels.clone()), limits)
     };
     let reader = Reader::new(event, keys.clone()).context("event")?;
-    let frequency = stream.frequency.as_ref().map(frequency::frequency_spec).transpose().context("frequency")?;
+    let frequency = stream.frequency.as_ref().map(frequency::frequency_plan).transpose().context("frequency")?;
     Ok(Arc::new(Plan {
         dedup: dedup::dedup_spec(&stream.dedup, &numbers, &reader).context("dedup")?,
         aggregates: aggregate_specs(stream, &numbers, &labels)?,

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use crate::aggregate::{Aggregate, Occurrence};
 use crate::dedup::{Dedup, Lookup};
 use crate::event::{Event, PreviousKey, Record};
+use crate::frequency::{FrequencyView, ItemCount};
 use crate::key_rotation::KeyRotation;
 use crate::offset::{AsOf, NextOffset};
 use crate::plan::Plan;
@@ -29,7 +30,6 @@ use crate::question::Answer;
 use crate::verdict::{Reason, Verdict, VerdictCounts};
 use ebb_sketch::aggregate::robust::ElementId;
 use ebb_sketch::filter::parameter::ParameterError as FilterError;
-use ebb_sketch::filter::structure::frequency::{DecayedCount, FrequencyFilter};
 use ebb_sketch::filter::structure::timing::TimingError;
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::Random;
@@ -75,7 +75,7 @@ pub struct Shard {
     clock_ms: Option<i64>,
     counts: VerdictCounts,
     dedup: Dedup,
-    frequency: Option<FrequencyFilter>,
+    frequency: Option<FrequencyView>,
     /// In the order of the plan.
     aggregates: Vec<Aggregate>,
     seed: u64,
@@ -107,7 +107,7 @@ impl Shard {
     /// The state of the empty log.
     pub fn new(plan: Arc<Plan>, partition: u32) -> Result<Self, ViewError> {
         let dedup = Dedup::new(&plan.dedup)?;
-        let frequency = plan.frequency.map(FrequencyFilter::new);
+        let frequency = plan.frequency.as_ref().map(|spec| FrequencyView::new(spec, plan.reader.spec()));
         let seed = plan.reader.seed();
         let aggregates = plan.aggregates.iter().map(Aggregate::new).collect();
         Ok(Self {
@@ -204,7 +204,7 @@ impl Shard {
         };
         let answer = self.dedup.observe(&lookup, &mut Random::for_record(self.seed, self.partition, offset))?;
         if let Some(counts) = &mut self.frequency {
-            counts.add(event.item, time_ms);
+            counts.observe(event, time_ms);
         }
         self.add_to_aggregates(offset, time_ms, event, answer.verdict);
         Ok(Answer { frequency, ..answer })
@@ -222,21 +222,15 @@ impl Shard {
         }
     }
 
-    /// The item's decayed count under both hash keys together, so that it is never an underestimate.
+    /// The item's decayed count, where the stream has a frequency view.
     fn estimate_frequency(
         &self,
         item: Fingerprint,
         previous_key: Option<PreviousKey>,
         as_of_ms: i64,
-    ) -> Option<DecayedCount> {
-        let counts = self.frequency.as_ref()?;
-        let current = counts.estimate(item, as_of_ms);
-        let Some(previous_key) = previous_key else { return Some(current) };
-        let previous = counts.estimate(previous_key.item, as_of_ms);
-        Some(DecayedCount {
-            value: current.value + previous.value,
-            lower_bound: current.lower_bound || previous.lower_bound,
-        })
+    ) -> Option<ItemCount> {
+        let (counts, plan) = self.frequency.as_ref().zip(self.plan.frequency.as_ref())?;
+        Some(counts.estimate(plan, (item, previous_key), as_of_ms))
     }
 
     /// The time of the event, unless it is too far after the record's timestamp (F3).

@@ -3,9 +3,9 @@
 use super::Shard;
 use crate::aggregate::{AggregateAnswer, AggregateError, AggregateQuestion, PartialAggregate};
 use crate::dedup::Lookup;
+use crate::frequency::ItemCount;
 use crate::question::{AgeExplanation, Answer, Question, QuestionError};
 use crate::reader::Subject;
-use ebb_sketch::filter::structure::frequency::DecayedCount;
 
 impl Shard {
     /// Answers as of the last applied record.
@@ -59,7 +59,7 @@ impl Shard {
     }
 
     /// The item's decayed count, where the stream has a frequency view.
-    pub fn frequency(&self, subject: &Subject) -> Option<DecayedCount> {
+    pub fn frequency(&self, subject: &Subject) -> Option<ItemCount> {
         let previous_key = self.previous_key_in_use(subject.previous_key);
         self.estimate_frequency(subject.item, previous_key, self.clock_ms.unwrap_or(i64::MIN))
     }

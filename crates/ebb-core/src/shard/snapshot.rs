@@ -8,12 +8,12 @@ use std::sync::Arc;
 use super::Shard;
 use crate::aggregate::Aggregate;
 use crate::dedup::Dedup;
+use crate::frequency::FrequencyView;
 use crate::key_rotation::KeyRotation;
 use crate::offset::NextOffset;
 use crate::plan::Plan;
 use crate::verdict::VerdictCounts;
 use ebb_sketch::codec::{self, CodecError};
-use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 
 pub(super) const KIND: codec::Kind = *b"shrd";
 const VERSION: u16 = 2;
@@ -40,7 +40,7 @@ impl Shard {
         KeyRotation::encode(self.rotation.as_ref(), &mut writer);
         self.dedup.encode(&mut writer);
         if let Some(counts) = &self.frequency {
-            writer.bytes(&counts.encode());
+            counts.encode(&mut writer);
         }
         self.aggregates.iter().for_each(|aggregate| aggregate.encode(&mut writer));
         writer.seal()
@@ -121,7 +121,7 @@ impl Shard {
         let dedup = Dedup::decode(&plan.dedup, &mut reader)?;
         let frequency = match plan.frequency {
             None => None,
-            Some(_) => Some(FrequencyFilter::decode(reader.bytes()?)?),
+            Some(_) => Some(FrequencyView::decode(plan.reader.spec(), &mut reader)?),
         };
         let aggregates: Result<Vec<_>, _> =
             plan.aggregates.iter().map(|spec| Aggregate::decode(spec, &mut reader)).collect();

@@ -2,12 +2,12 @@
 
 use super::Shard;
 use crate::aggregate::AggregateStatus;
+use crate::frequency::FrequencyView;
 use crate::offset::AsOf;
 use crate::verdict::VerdictCounts;
 use ebb_sketch::filter::inference::Basis;
 use ebb_sketch::filter::inference::prior::ShareEstimate;
 use ebb_sketch::filter::stable_posterior::classes::ClassCounts;
-use ebb_sketch::filter::structure::frequency::FrequencyFilter;
 
 /// Figures of a shard for status pages and metrics.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +35,8 @@ pub struct ShardStatus {
     pub needs_previous_key: bool,
     /// How often a counter of the frequency view overflowed.
     pub exhausted_counts: u64,
+    /// Events that the frequency view did not count because their weight was out of range.
+    pub refused_weights: u64,
     /// Figures of the aggregates, in the order of the plan.
     pub aggregates: Vec<AggregateStatus>,
     /// Memory of all views.
@@ -62,9 +64,10 @@ impl Shard {
             classes: self.dedup.classes().cloned(),
             isolated_keys: self.dedup.isolated_keys(),
             needs_previous_key: self.rotation.is_some(),
-            exhausted_counts: self.frequency.as_ref().map_or(0, FrequencyFilter::lost_increments),
+            exhausted_counts: self.frequency.as_ref().map_or(0, FrequencyView::lost_increments),
+            refused_weights: self.frequency.as_ref().map_or(0, FrequencyView::refused),
             memory_bytes: self.dedup.memory_bytes()
-                + self.frequency.as_ref().map_or(0, FrequencyFilter::memory_bytes)
+                + self.frequency.as_ref().map_or(0, FrequencyView::memory_bytes)
                 + aggregates.iter().map(|aggregate| aggregate.memory_bytes).sum::<u64>(),
             aggregates,
         }

@@ -2,6 +2,7 @@
 //! the paper and of the reference.
 
 use ebb_sketch::filter::structure::frequency::basic::{BasicFrequency, BasicSpec};
+use ebb_sketch::filter::structure::frequency::digit_plan::DigitChoice;
 use ebb_sketch::filter::structure::frequency::epochs::EpochSpec;
 use ebb_sketch::filter::structure::frequency::forward::ForwardSpec;
 use ebb_sketch::filter::structure::frequency::optimised::{Carry, DigitSpec, OptimisedFrequency, OptimisedSpec};
@@ -10,10 +11,11 @@ use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::hash::Fingerprint;
 use ebb_sketch::random::{Random, mix};
 
-use crate::report::{Series, Table, plot};
+use crate::report::{Series, Table, plot, require};
 
 pub fn run() {
     memory();
+    planned_memory();
     counts();
 }
 
@@ -21,12 +23,19 @@ fn item(x: u64) -> Fingerprint {
     Fingerprint(u128::from(mix(x)) << 64 | u128::from(mix(!x)))
 }
 
-/// Zipf-distributed items, exponent 1.
-struct Zipf(Vec<f64>);
+/// How likely an item is, by its rank.
+type WeightOfRank = fn(usize) -> f64;
 
-impl Zipf {
-    fn new(items: usize) -> Self {
-        let weights = (1..=items).map(|rank| 1.0 / rank as f64);
+/// Items drawn with given weights.
+struct Weighted(Vec<f64>);
+
+impl Weighted {
+    /// Zipf-distributed items, exponent 1.
+    fn zipf(items: usize) -> Self {
+        Self::new((1..=items).map(|rank| 1.0 / rank as f64))
+    }
+
+    fn new(weights: impl Iterator<Item = f64>) -> Self {
         Self(
             weights
                 .scan(0.0, |sum, weight| {
@@ -52,10 +61,11 @@ fn memory() {
         "peak pool use, % of cells",
         "digits only",
         "reference",
-        "with links and table",
+        "with the paper's links and table",
         "reference (floor)",
-        "in bytes, pool = peak",
+        "measured, pool = peak",
         "pool = 2 peaks",
+        "of basic, pool = 2 peaks",
         "carry all: pool use",
         "paper",
     ];
@@ -72,7 +82,7 @@ fn memory() {
         let mut basic = BasicFrequency::new(BasicSpec::new(layout, 4, epochs, 0).expect("valid"));
         let (mut each, mut all) =
             (optimised(COUNTERS as u32 / 2, Carry::Each), optimised(COUNTERS as u32 / 2, Carry::All));
-        let (zipf, mut random) = (Zipf::new(30_000), Random::new(2));
+        let (zipf, mut random) = (Weighted::zipf(30_000), Random::new(2));
         for time in 0..300_000 {
             let item = item(zipf.draw(&mut random));
             basic.add(item, time);
@@ -86,6 +96,7 @@ fn memory() {
         let digit_bits = 4.0 * COUNTERS as f64 + 4.0 * f64::from(peak);
         let linked_bits = digit_bits + f64::from(peak) * pointer + libm::ceil(f64::from(peak) / 0.8) * (16.0 + pointer);
         let bytes = |pool| whole_bits / 8.0 / optimised(pool, Carry::Each).memory_bytes() as f64;
+        let of_basic = optimised(2 * peak, Carry::Each).memory_bytes() as f64 / basic.memory_bytes() as f64;
         let saved = |times: f64| format!("{times:.2}x");
         table.row([
             share.to_string(),
@@ -97,6 +108,7 @@ fn memory() {
             format!("{linked}x"),
             saved(bytes(peak)),
             saved(bytes(2 * peak)),
+            format!("{of_basic:.2}"),
             format!("{:.0} % fewer", 100.0 * (1.0 - f64::from(all.peak_pool_use()) / f64::from(peak))),
             "about 2x".into(),
         ]);
@@ -104,10 +116,81 @@ fn memory() {
         curves[1].push((share, whole_bits / linked_bits));
     }
     table.publish();
-    let labels = ["digits only", "with links and table"];
+    let labels = ["digits only", "with the paper's links and table"];
     let series: Vec<Series> =
         labels.into_iter().zip(curves).map(|(label, points)| Series { label: label.into(), points }).collect();
     plot("variants-memory", "Small digits against 16-bit counters", "decay factor per epoch", "times smaller", &series);
+}
+
+/// Memory of the planned digits against whole counters with the same cells, at identical answers: everything that is
+/// allocated is measured, pool, keys and marks included.
+fn planned_memory() {
+    const BYTES: u64 = 128 << 10;
+    const LENGTH: i64 = 1_000_000;
+    let columns = [
+        "stream",
+        "λ",
+        "digit bits",
+        "fraction bits",
+        "pool, % of cells",
+        "peak pool use, % of pool",
+        "carry all: pool use",
+        "same answers",
+        "lost increments",
+        "optimised bytes",
+        "basic bytes",
+        "optimised / basic",
+    ];
+    let mut table = Table::new("frequency-planned-memory", &columns);
+    let streams: [(&str, usize, WeightOfRank); 3] = [
+        ("Zipf 1.0, 30k items", 30_000, |rank| 1.0 / rank as f64),
+        ("Zipf 1.3, 30k items", 30_000, |rank| libm::pow(rank as f64, -1.3)),
+        ("uniform, 15k items", 15_000, |_| 1.0),
+    ];
+    // A half-life is 60,000 observations.
+    for (name, items, weight) in streams {
+        for epoch_ms in [120_000, 60_000, 15_000, 3_750] {
+            let epochs = EpochSpec::in_epochs(60_000, epoch_ms).expect("valid");
+            let plan = OptimisedSpec::in_memory(BYTES, 4, epochs, DigitChoice::planned(Carry::Each)).expect("valid");
+            let (cells, form) = (plan.hasher().cells(), *plan.form());
+            let layout = CellLayout::Spread(cells);
+            let optimised = |form| OptimisedFrequency::new(OptimisedSpec::new(layout, 4, epochs, form).expect("valid"));
+            let mut basic = BasicFrequency::new(BasicSpec::new(layout, 4, epochs, form.fraction_bits).expect("valid"));
+            let (mut each, mut all) = (optimised(form), optimised(DigitSpec { carry: Carry::All, ..form }));
+            let (drawn, mut random) = (Weighted::new((1..=items).map(weight)), Random::new(2));
+            for time in 0..LENGTH {
+                let item = item(drawn.draw(&mut random));
+                basic.add(item, time);
+                each.add(item, time);
+                all.add(item, time);
+            }
+            let same = (0..items as u64).all(|x| basic.estimate(item(x), LENGTH) == each.estimate(item(x), LENGTH));
+            let (small, whole) = (each.memory_bytes(), basic.memory_bytes());
+            let ratio = small as f64 / whole as f64;
+            let used = |counts: &OptimisedFrequency| f64::from(counts.peak_pool_use()) / f64::from(form.pool);
+            require(&format!("memory of optimised over basic, {name}"), ratio, 0.52);
+            require(&format!("memory above {BYTES} bytes, {name}"), small.saturating_sub(BYTES) as f64, 0.0);
+            require(&format!("different answers, {name}"), f64::from(u8::from(!same)), 0.0);
+            table.row([
+                name.into(),
+                format!("{:.3}", epochs.factor()),
+                form.digit_bits.to_string(),
+                form.fraction_bits.to_string(),
+                format!("{:.1}", 100.0 * f64::from(form.pool) / cells as f64),
+                format!("{:.0}", 100.0 * used(&each)),
+                match used(&each) {
+                    0.0 => "none used".into(),
+                    each => format!("{:.0} % fewer", 100.0 * (1.0 - used(&all) / each)),
+                },
+                same.to_string(),
+                each.lost_increments().to_string(),
+                small.to_string(),
+                whole.to_string(),
+                format!("{ratio:.3}"),
+            ]);
+        }
+    }
+    table.publish();
 }
 
 /// The answers of the methods for the same stream and number of cells: undercounts (there must be none) and mean excess.
@@ -125,6 +208,10 @@ fn counts() {
         let form = DigitSpec { digit_bits: 4, fraction_bits: 0, pool, carry };
         FrequencySpec::Optimised(OptimisedSpec::new(spread, 4, epochs(1), form).expect("valid"))
     };
+    let planned = |carry| {
+        let choice = DigitChoice::planned(carry);
+        FrequencySpec::Optimised(OptimisedSpec::in_memory(64 << 10, 4, epochs(8), choice).expect("valid"))
+    };
     for (name, bytes, spec) in [
         ("forward, 4 spread cells", "8", forward(spread, 4)),
         ("forward, 4 cells in a line", "8", forward(lines, 4)),
@@ -132,12 +219,14 @@ fn counts() {
         ("forward, 2 cells in a line", "8", forward(lines, 2)),
         ("basic, 8 steps, no fraction", "4", basic(0)),
         ("basic, 8 steps, 8 fraction bits", "4", basic(8)),
+        ("optimised each, planned", "2 with pool", planned(Carry::Each)),
+        ("optimised all, planned", "2 with pool", planned(Carry::All)),
         ("optimised each, 1 step", "0.5 + pool", optimised(Carry::Each, 8_192)),
         ("optimised all, 1 step", "0.5 + pool", optimised(Carry::All, 8_192)),
         ("optimised all, pool of 64", "0.5 + pool", optimised(Carry::All, 64)),
     ] {
         let mut counts = FrequencyFilter::new(spec);
-        let (zipf, mut random) = (Zipf::new(30_000), Random::new(2));
+        let (zipf, mut random) = (Weighted::zipf(30_000), Random::new(2));
         let mut exact = vec![(0.0f64, 0i64); 30_000];
         let decayed =
             |(count, at): (f64, i64), now: i64| count * libm::exp2(-((now - at) as f64) / HALF_LIFE_MS as f64);

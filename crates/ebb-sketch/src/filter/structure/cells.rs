@@ -10,6 +10,7 @@ use memmap2::MmapMut;
 
 /// Smaller arrays are allocated on the heap.
 const MIN_MAPPED_BYTES: usize = 1 << 20;
+const PAGE_BYTES: u64 = 4096;
 
 /// Maps zeroed memory and requests huge pages, so that a random access misses the cache but not the TLB.
 pub(super) fn map_huge(bytes: usize) -> std::io::Result<MmapMut> {
@@ -37,6 +38,11 @@ impl CellMemory {
             return Self(Backing::Mapped(map));
         }
         Self(Backing::Heap(vec![0; bytes]))
+    }
+
+    /// Bytes that [`CellMemory::zeroed`] takes for `bytes`: mapped memory comes in pages.
+    pub fn allocated(bytes: u64) -> u64 {
+        if bytes >= MIN_MAPPED_BYTES as u64 { bytes.next_multiple_of(PAGE_BYTES) } else { bytes }
     }
 
     /// A copy of `bytes`.

@@ -7,6 +7,7 @@
 use super::epochs::{EpochClock, EpochSpec};
 use super::lost::LostIncrements;
 use super::rounding::EpochFactor;
+use super::weight::ObservationWeight;
 use super::{DecayedCount, minimum_count};
 use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::filter::parameter::{ParameterError, check_range};
@@ -41,8 +42,19 @@ impl BasicSpec {
         Ok(Self { hasher: CellHasher::new(layout, 32, hashes)?, epochs, fraction_bits })
     }
 
-    pub(super) fn epochs(&self) -> &EpochSpec {
+    /// When and by how much counters decay.
+    pub fn epochs(&self) -> &EpochSpec {
         &self.epochs
+    }
+
+    /// Where the counters of an item lie, and how many there are.
+    pub fn hasher(&self) -> &CellHasher {
+        &self.hasher
+    }
+
+    /// Fractional bits of a counter.
+    pub fn fraction_bits(&self) -> u8 {
+        self.fraction_bits
     }
 
     pub(super) fn encode(&self, writer: &mut Writer) {
@@ -88,9 +100,9 @@ impl BasicFrequency {
         }
     }
 
-    /// Bytes of the counters.
+    /// Bytes of the counters, and of the marks once a counter has overflowed.
     pub fn memory_bytes(&self) -> u64 {
-        self.cells.len() as u64
+        self.cells.len() as u64 + self.lost.bytes()
     }
 
     /// Advances the clock. Earlier times have no effect.
@@ -102,8 +114,17 @@ impl BasicFrequency {
 
     /// Counts one observation. A later time advances the clock; an earlier one counts at its own age.
     pub fn add(&mut self, item: Fingerprint, time_ms: i64) {
+        self.add_units(item, time_ms, 1 << self.fraction_bits);
+    }
+
+    /// Counts an event that stands for `weight` observations, rounded up to a unit.
+    pub fn add_weighted(&mut self, item: Fingerprint, time_ms: i64, weight: ObservationWeight) {
+        self.add_units(item, time_ms, weight.units(self.fraction_bits));
+    }
+
+    fn add_units(&mut self, item: Fingerprint, time_ms: i64, units: u64) {
         self.advance(time_ms);
-        let units = self.epochs.decayed(1 << self.fraction_bits, time_ms);
+        let units = self.epochs.decayed(units, time_ms);
         for cell in self.hasher.cells_of(item).distinct().as_slice() {
             self.raise(*cell, units);
         }
@@ -112,7 +133,7 @@ impl BasicFrequency {
 
     /// The decayed count at `as_of_ms`, or at the clock if that is later.
     pub fn estimate(&self, item: Fingerprint, as_of_ms: i64) -> DecayedCount {
-        minimum_count(&self.hasher.cells_of(item), |cell| self.cell_value(cell), &self.lost)
+        minimum_count(&self.hasher.cells_of(item), |cell| self.cell_value(cell), |cell| self.lost.marks(cell))
             .scaled(self.unit() * self.epochs.scale(as_of_ms))
     }
 
@@ -152,8 +173,12 @@ impl BasicFrequency {
             }
         }
         self.total = factor.apply(self.total);
-        for cell in self.lost.fade(factor) {
-            self.raise(cell, 1);
+        if self.lost.fade(factor) {
+            let mut start = 0;
+            while let Some(cell) = self.lost.take_mark(start) {
+                self.raise(cell, 1);
+                start = cell + 1;
+            }
         }
     }
 

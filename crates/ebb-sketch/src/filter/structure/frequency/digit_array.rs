@@ -1,206 +1,213 @@
-//! Integers of any size in small digits: most values fit one digit, the others chain further digits from a pool.
+//! Integers of any size in small digits: most values fit one digit, the others take further digits from a pool.
 //!
-//! The value of a cell is Σ digit_j · base^j. Nodes are allocated before lower digits are written, so that a value without
-//! room becomes as large as its digits allow, and the difference is returned. Every node is free or in exactly one chain.
-//! Which node a chain uses is not part of the state; values are.
+//! The value of a cell is Σ digit_j · base^j. Whether the pool has room is known before any digit is written, so that a
+//! value without room becomes as large as its digits allow, and the difference is returned. Cells come in groups of
+//! eight: one bit tells whether a group may have digits in the pool, so that most reads and most of a sweep need only the
+//! first digits.
 
-use super::chain_table::ChainTable;
+use super::digit_pool::{DigitPool, VALUE_BITS};
+use super::packed::PackedArray;
 use super::rounding::EpochFactor;
 use crate::codec::{CodecError, Reader, Writer};
-use crate::filter::structure::cells::{CellMemory, CellWidth};
 
-const END: u32 = u32::MAX;
-
-/// Values stay below this, whatever the pool could store.
-const MAX_VALUE: u64 = 1 << 48;
+/// Cells per group. Its first digits fill as many bytes as a digit has bits.
+pub const GROUP: u64 = 8;
+/// The largest number of bits of a digit.
+pub const MAX_DIGIT_BITS: u32 = 16;
+const MAX_VALUE: u64 = 1 << VALUE_BITS;
 
 /// An array of integers in digits.
 #[derive(Debug, Clone)]
 pub struct DigitArray {
-    width: CellWidth,
-    first: CellMemory,
-    /// For each node, its digit and the next node of its chain or of the free list.
-    digits: Vec<u8>,
-    next: Vec<u32>,
-    first_free: u32,
-    free: u32,
-    chains: ChainTable,
+    cells: u64,
+    /// The first digits, in whole groups.
+    first: PackedArray,
+    pool: DigitPool,
+    /// One bit per group, set if one of its cells may have digits in the pool.
+    extended: Vec<u64>,
     peak: u32,
 }
 
+/// Words of a bitmap with one bit per group.
+fn group_words(cells: u64) -> u64 {
+    cells.div_ceil(GROUP).div_ceil(64)
+}
+
+/// Cells in whole groups.
+fn padded(cells: u64) -> u64 {
+    cells.next_multiple_of(GROUP)
+}
+
 impl DigitArray {
-    pub fn new(cells: u64, width: CellWidth, pool: u32) -> Self {
-        Self::with_first_digits(CellMemory::zeroed(width.bytes_for(cells)), width, pool)
+    pub fn new(cells: u64, digit_bits: u32, pool: u32) -> Self {
+        Self::with_first_digits(cells, PackedArray::zeroed(padded(cells), digit_bits), pool)
     }
 
-    fn with_first_digits(first: CellMemory, width: CellWidth, pool: u32) -> Self {
-        let next = (1..pool).chain((pool > 0).then_some(END)).collect();
-        let first_free = if pool > 0 { 0 } else { END };
-        let (digits, chains) = (vec![0; pool as usize], ChainTable::with_capacity(pool));
-        Self { width, first, digits, next, first_free, free: pool, chains, peak: 0 }
+    fn with_first_digits(cells: u64, first: PackedArray, pool: u32) -> Self {
+        let pool = DigitPool::new(cells, first.bits(), pool);
+        Self { cells, first, pool, extended: vec![0; group_words(cells) as usize], peak: 0 }
     }
 
-    pub fn pool(&self) -> u32 {
-        self.next.len() as u32
+    /// Bytes of an array.
+    pub fn bytes_for(cells: u64, digit_bits: u32, pool: u32) -> u64 {
+        PackedArray::bytes_for(padded(cells), digit_bits)
+            + DigitPool::bytes_for(cells, digit_bits, pool)
+            + group_words(cells) * 8
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.first.bytes() + self.pool.bytes() + self.extended.len() as u64 * 8
     }
 
     pub fn used(&self) -> u32 {
-        self.pool() - self.free
+        self.pool.used()
     }
 
-    /// The largest number of nodes ever in use.
+    /// The largest number of pool digits ever in use.
     pub fn peak(&self) -> u32 {
         self.peak
     }
 
-    pub fn bytes(&self) -> usize {
-        self.first.len() + self.digits.len() + self.next.len() * 4 + self.chains.bytes()
-    }
-
-    /// The largest value without a chain.
+    /// The largest value without digits in the pool.
+    #[inline]
     pub fn max_digit(&self) -> u64 {
-        u64::from(self.width.max_value())
+        self.first.max()
     }
 
+    #[inline]
     pub fn first_digit(&self, cell: u64) -> u64 {
-        u64::from(self.width.get(&self.first, cell))
+        self.first.get(cell)
     }
 
-    pub fn is_chained(&self, cell: u64) -> bool {
-        self.chains.get(cell as u32).is_some()
+    /// Whether the cell has digits in the pool.
+    #[inline]
+    pub fn is_extended(&self, cell: u64) -> bool {
+        self.is_group_extended(cell / GROUP) && self.pool.get(cell, 1).is_some()
     }
 
+    #[inline]
+    fn is_group_extended(&self, group: u64) -> bool {
+        self.extended[(group / 64) as usize] >> (group % 64) & 1 == 1
+    }
+
+    #[inline]
     pub fn value(&self, cell: u64) -> u64 {
-        let chain = self.chains.get(cell as u32).unwrap_or(END);
-        let mut shift = 0;
-        self.chain(chain).fold(self.first_digit(cell), |value, node| {
-            shift += self.width.bits();
-            value + (u64::from(self.digits[node as usize]) << shift)
-        })
+        self.first.get(cell) + (self.high_digits(cell).0 << self.first.bits())
     }
 
-    fn chain(&self, first: u32) -> impl Iterator<Item = u32> {
-        std::iter::successors((first != END).then_some(first), |node| {
-            let next = self.next[*node as usize];
-            (next != END).then_some(next)
-        })
+    /// The value of the digits in the pool, and their number.
+    #[inline]
+    fn high_digits(&self, cell: u64) -> (u64, u32) {
+        if self.is_group_extended(cell / GROUP) { self.high(cell) } else { (0, 0) }
+    }
+
+    fn high(&self, cell: u64) -> (u64, u32) {
+        let (mut high, mut digits) = (0, 0);
+        while let Some(digit) = self.pool.get(cell, digits + 1) {
+            high += digit << (digits * self.first.bits());
+            digits += 1;
+        }
+        (high, digits)
     }
 
     /// Adds `units`; returns what found no room.
     #[inline]
     pub fn add(&mut self, cell: u64, units: u64) -> u64 {
-        let digit = self.first_digit(cell) + units;
-        if digit <= self.max_digit() {
-            self.width.put(&mut self.first, cell, digit as u8);
+        let digit = self.first.get(cell) + units;
+        if digit <= self.first.max() {
+            self.first.put(cell, digit);
             return 0;
         }
-        let value = self.value(cell);
-        self.store(cell, value + units)
+        let (high, digits) = self.high_digits(cell);
+        self.write(cell, digits, digit + (high << self.first.bits()))
     }
 
     /// Replaces the value of a cell; returns what found no room.
     pub fn store(&mut self, cell: u64, requested: u64) -> u64 {
-        let bits = self.width.bits();
-        let chain = self.chains.get(cell as u32).unwrap_or(END);
-        let room = self.chain(chain).count() as u32 + self.free;
-        let max = 1u64.checked_shl(bits.saturating_mul(room + 1)).map_or(MAX_VALUE, |base| base.min(MAX_VALUE));
+        let digits = self.high_digits(cell).1;
+        self.write(cell, digits, requested)
+    }
+
+    /// Replaces the value of a cell that has `digits` digits in the pool; returns what found no room.
+    fn write(&mut self, cell: u64, digits: u32, requested: u64) -> u64 {
+        let bits = self.first.bits();
+        let room = digits + (self.pool.capacity() - self.pool.used());
+        let max = 1u64.checked_shl(bits.saturating_mul(room.saturating_add(1))).map_or(MAX_VALUE, |b| b.min(MAX_VALUE));
         let value = requested.min(max - 1);
-        let digit = (value & self.max_digit()) as u8;
-        self.width.put(&mut self.first, cell, digit);
-        self.write_chain(cell, chain, value >> bits);
+        self.first.put(cell, value & self.first.max());
+        self.write_high(cell, digits, value >> bits);
         requested - value
     }
 
-    /// Writes the digits above the first into the cell's chain, which grows or shrinks to fit.
-    fn write_chain(&mut self, cell: u64, chain: u32, mut high: u64) {
-        let (mut node, mut last) = (chain, END);
+    /// Writes the digits above the first in place of the `digits` that the cell has in the pool.
+    fn write_high(&mut self, cell: u64, digits: u32, mut high: u64) {
+        let mut place = 1;
         while high > 0 {
-            if node == END {
-                let Some(free) = self.allocate() else { return };
-                node = free;
-                match last {
-                    END => self.chains.insert(cell as u32, node),
-                    last => self.next[last as usize] = node,
-                }
-                self.peak = self.peak.max(self.used());
-            }
-            self.digits[node as usize] = (high & self.max_digit()) as u8;
-            high >>= self.width.bits();
-            (last, node) = (node, self.next[node as usize]);
+            self.pool.put(cell, place, high & self.first.max());
+            high >>= self.first.bits();
+            place += 1;
         }
-        match last {
-            END if chain != END => self.chains.remove(cell as u32),
-            END => {}
-            last => self.next[last as usize] = END,
+        if place > 1 {
+            let group = cell / GROUP;
+            self.extended[(group / 64) as usize] |= 1 << (group % 64);
         }
-        while node != END {
-            let after = std::mem::replace(&mut self.next[node as usize], self.first_free);
-            self.first_free = node;
-            self.free += 1;
-            node = after;
-        }
+        (place..=digits).for_each(|place| self.pool.remove(cell, place));
+        self.peak = self.peak.max(self.pool.used());
     }
 
-    /// Takes a node off the free list.
-    fn allocate(&mut self) -> Option<u32> {
-        let node = (self.first_free != END).then_some(self.first_free)?;
-        self.first_free = std::mem::replace(&mut self.next[node as usize], END);
-        self.free -= 1;
-        Some(node)
-    }
-
-    /// Decays every value.
+    /// Decays every value. Values only shrink, so that the order of cells does not matter.
     pub fn fade(&mut self, factor: EpochFactor) {
-        let values: Vec<(u64, u64)> =
-            self.chains.sorted().into_iter().map(|(cell, _)| (u64::from(cell), self.value(u64::from(cell)))).collect();
-        let decayed = self.decayed_bytes(factor);
-        self.first.iter_mut().for_each(|byte| *byte = decayed[usize::from(*byte)]);
-        for (cell, value) in values {
-            self.store(cell, factor.apply(value));
+        let decay = DigitDecay::new(self.first.bits(), factor);
+        for group in 0..self.cells.div_ceil(GROUP) {
+            if self.is_group_extended(group) {
+                self.fade_extended(group, factor);
+            } else {
+                let bytes = self.first.bits() as usize;
+                let at = group as usize * bytes;
+                decay.apply(&mut self.first.values_mut()[at..at + bytes]);
+            }
         }
     }
 
-    /// For each byte of first digits, its decayed value.
-    fn decayed_bytes(&self, factor: EpochFactor) -> [u8; 256] {
-        let cells_per_byte = u64::from(8 / self.width.bits());
-        std::array::from_fn(|byte| {
-            let mut out = [byte as u8];
-            for cell in 0..cells_per_byte {
-                let digit = factor.apply(u64::from(self.width.get(&out, cell)));
-                self.width.put(&mut out, cell, digit as u8);
-            }
-            out[0]
-        })
+    fn fade_extended(&mut self, group: u64, factor: EpochFactor) {
+        self.extended[(group / 64) as usize] &= !(1 << (group % 64));
+        for cell in group * GROUP..((group + 1) * GROUP).min(self.cells) {
+            let (high, digits) = self.high(cell);
+            let value = factor.apply(self.first.get(cell) + (high << self.first.bits()));
+            self.first.put(cell, value & self.first.max());
+            self.write_high(cell, digits, value >> self.first.bits());
+        }
     }
 
     pub(super) fn encode(&self, writer: &mut Writer) {
         writer.varint(u64::from(self.peak));
-        writer.raw(&self.first);
-        let chains = self.chains.sorted();
-        writer.varint(chains.len() as u64);
-        for (cell, _) in chains {
-            writer.varint(u64::from(cell));
-            writer.varint(self.value(u64::from(cell)) >> self.width.bits());
+        writer.raw(self.first.values());
+        let mut extended: Vec<u64> = self.pool.cells().collect();
+        extended.sort_unstable();
+        writer.varint(extended.len() as u64);
+        for cell in extended {
+            writer.varint(cell);
+            writer.varint(self.high(cell).0);
         }
     }
 
-    pub(super) fn decode(reader: &mut Reader<'_>, cells: u64, width: CellWidth, pool: u32) -> Result<Self, CodecError> {
+    pub(super) fn decode(reader: &mut Reader<'_>, cells: u64, digit_bits: u32, pool: u32) -> Result<Self, CodecError> {
         let invalid = |reason: &str| CodecError::invalid("digits", reason);
         let peak = reader.varint()?;
-        let first = CellMemory::copied(reader.raw(width.bytes_for(cells))?);
-        let excess = cells..first.len() as u64 * 8 / u64::from(width.bits());
-        if excess.clone().any(|cell| width.get(&first, cell) != 0) {
+        let values = reader.raw(PackedArray::value_bytes(padded(cells), digit_bits) as usize)?;
+        let first = PackedArray::from_values(values, digit_bits);
+        if (cells..padded(cells)).any(|cell| first.get(cell) != 0) {
             return Err(invalid("a digit is set beyond the last cell"));
         }
-        let mut digits = Self::with_first_digits(first, width, pool);
+        let mut digits = Self::with_first_digits(cells, first, pool);
         let mut next_cell = 0;
         for _ in 0..reader.count(2)? {
             let (cell, high) = (reader.varint()?, reader.varint()?);
-            if cell < next_cell || cell >= cells || high == 0 || high >= MAX_VALUE >> width.bits() {
-                return Err(invalid("chains are out of order or empty"));
+            if cell < next_cell || cell >= cells || high == 0 || high >= MAX_VALUE >> digit_bits {
+                return Err(invalid("pool digits are out of order or zero"));
             }
-            if digits.store(cell, (high << width.bits()) + digits.first_digit(cell)) > 0 {
-                return Err(invalid("chains exceed the pool"));
+            if digits.store(cell, (high << digit_bits) + digits.first_digit(cell)) > 0 {
+                return Err(invalid("the digits exceed the pool"));
             }
             next_cell = cell + 1;
         }
@@ -213,13 +220,48 @@ impl DigitArray {
 
     #[cfg(test)]
     pub(super) fn assert_consistent(&self) {
-        let mut seen = vec![false; self.next.len()];
-        let free: Vec<u32> = self.chain(self.first_free).collect();
-        assert_eq!(free.len(), self.free as usize);
-        let chained = self.chains.sorted().into_iter().flat_map(|(_, first)| self.chain(first)).collect::<Vec<_>>();
-        for node in chained.iter().chain(&free) {
-            assert!(!std::mem::replace(&mut seen[*node as usize], true), "node {node} is in two lists");
-        }
-        assert!(seen.into_iter().all(|seen| seen), "a node is lost");
+        let digits: u32 = (0..self.cells).map(|cell| self.high(cell).1).sum();
+        assert_eq!(u64::from(digits), self.pool.occupied_slots(), "a digit is not reachable");
+        assert_eq!(digits, self.pool.used());
+        assert!(self.pool.cells().all(|cell| self.is_group_extended(cell / GROUP)), "an extended group is not marked");
+        assert!(self.pool.used() <= self.peak && self.peak <= self.pool.capacity());
     }
+}
+
+/// The decay of a group's first digits.
+struct DigitDecay {
+    bits: u32,
+    factor: EpochFactor,
+    /// The decayed bytes, where digits do not cross bytes.
+    bytes: Option<[u8; 256]>,
+}
+
+impl DigitDecay {
+    fn new(bits: u32, factor: EpochFactor) -> Self {
+        let decayed = |byte: usize| decayed_digits(byte as u128, bits, 8, factor) as u8;
+        Self { bits, factor, bytes: (8 % bits == 0).then(|| std::array::from_fn(decayed)) }
+    }
+
+    fn apply(&self, group: &mut [u8]) {
+        if group.iter().all(|byte| *byte == 0) {
+            return;
+        }
+        if let Some(decayed) = &self.bytes {
+            group.iter_mut().for_each(|byte| *byte = decayed[usize::from(*byte)]);
+            return;
+        }
+        let mut word = [0; MAX_DIGIT_BITS as usize];
+        word[..group.len()].copy_from_slice(group);
+        let decayed = decayed_digits(u128::from_le_bytes(word), self.bits, 8 * self.bits, self.factor);
+        group.copy_from_slice(&decayed.to_le_bytes()[..group.len()]);
+    }
+}
+
+/// Decays each digit of `bits` bits among the `total` low bits of `digits`.
+fn decayed_digits(digits: u128, bits: u32, total: u32, factor: EpochFactor) -> u128 {
+    let max = (1u64 << bits) - 1;
+    (0..total).step_by(bits as usize).fold(0, |word, shift| {
+        let digit = factor.apply_digit((digits >> shift) as u64 & max);
+        word | u128::from(digit) << shift
+    })
 }

@@ -9,6 +9,8 @@ use crate::codec::{CodecError, Reader, Writer};
 use crate::filter::parameter::{ParameterError, check_range};
 
 const MAX_MS: u64 = 1 << 53;
+/// The longest epoch, in half-lives.
+pub const MAX_EPOCH_HALF_LIVES: u64 = 19;
 
 /// How fast counters decay, and in which steps.
 ///
@@ -36,6 +38,23 @@ impl EpochSpec {
         Ok(Self { epoch_ms, half_life_ms: half_life_ms as f64, factor: EpochFactor::new(share)? })
     }
 
+    /// Halves counts every `half_life_ms`, in epochs of `epoch_ms`, which may be longer than a half-life.
+    ///
+    /// ```
+    /// use ebb_sketch::filter::structure::frequency::epochs::EpochSpec;
+    ///
+    /// let epochs = EpochSpec::in_epochs(60_000, 120_000).unwrap(); // a quarter is left after each epoch
+    /// assert!((epochs.factor() - 0.25).abs() < 1e-9 && epochs.half_life_ms() == 60_000);
+    /// ```
+    pub fn in_epochs(half_life_ms: u64, epoch_ms: u64) -> Result<Self, ParameterError> {
+        check_range("half_life", half_life_ms, 1..=MAX_MS, "it is in milliseconds, at least one")?;
+        let max = half_life_ms.saturating_mul(MAX_EPOCH_HALF_LIVES).min(MAX_MS);
+        let reason = "it is at least one millisecond and at most 19 half-lives, more would leave less than a millionth";
+        check_range("epoch", epoch_ms, 1..=max, reason)?;
+        let share = power_up(-(epoch_ms as f64) / half_life_ms as f64);
+        Ok(Self { epoch_ms, half_life_ms: half_life_ms as f64, factor: EpochFactor::new(share)? })
+    }
+
     /// The paper's form: counts are multiplied by `share` (λ) at the end of each epoch.
     pub fn keeping(epoch_ms: u64, share: f64) -> Result<Self, ParameterError> {
         check_range("epoch", epoch_ms, 1..=MAX_MS, "it is in milliseconds, at least one")?;
@@ -51,6 +70,17 @@ impl EpochSpec {
     /// The length of an epoch.
     pub fn epoch_ms(&self) -> u64 {
         self.epoch_ms
+    }
+
+    /// The factor λ by which counts decay in an epoch.
+    pub fn factor(&self) -> f64 {
+        self.factor.share()
+    }
+
+    /// By how much rounding up at every epoch may raise a count with `fraction_bits` fractional bits, at most: a count
+    /// that is not raised again stays at this value.
+    pub fn rounding_excess(&self, fraction_bits: u8) -> f64 {
+        1.0 / ((1.0 - self.factor()) * f64::from(1u32 << fraction_bits))
     }
 
     fn epoch_of(&self, time_ms: i64) -> i64 {
@@ -92,7 +122,6 @@ impl EpochClock {
     }
 
     /// Advances the clock to `now_ms` if that is later. Returns the factor to apply if epochs have ended.
-    /// Advances the clock. Earlier times have no effect.
     pub fn advance(&mut self, now_ms: i64) -> Option<EpochFactor> {
         let before = self.clock_ms.replace(self.clock_ms.map_or(now_ms, |clock| clock.max(now_ms)))?;
         let ended = self.spec.epoch_of(now_ms.max(before)).abs_diff(self.spec.epoch_of(before));

@@ -7,6 +7,7 @@
 
 use super::DecayedCount;
 use super::rounding::{add_up, inverse_up, power_up};
+use super::weight::ObservationWeight;
 use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::filter::parameter::{ParameterError, check_range};
 use crate::filter::structure::cells::CellMemory;
@@ -118,11 +119,17 @@ impl ForwardFrequency {
     /// Counts one observation. A later time advances the clock; an earlier one counts at its own age.
     #[inline]
     pub fn add(&mut self, item: Fingerprint, time_ms: i64) {
+        self.add_weighted(item, time_ms, ObservationWeight::ONE);
+    }
+
+    /// Counts an event that stands for `weight` observations.
+    #[inline]
+    pub fn add_weighted(&mut self, item: Fingerprint, time_ms: i64, weight: ObservationWeight) {
         self.advance(time_ms);
         if self.cached.time_ms != time_ms {
             self.cached = self.powers_at(time_ms);
         }
-        let weight = self.cached.weight;
+        let weight = weight.times_up(self.cached.weight);
         let cells = &mut *self.cells;
         for cell in self.spec.hasher.cells_of(item).distinct().as_slice() {
             put_f64(cells, *cell, add_up(get_f64(cells, *cell), weight));

@@ -2,7 +2,8 @@
 //!
 //! A marked cell may be too low; an unmarked one never is. An item with one unmarked cell still gets an upper bound; only
 //! if all its cells are marked is the answer a lower bound. The deficit decays like the counters; once it is at most one
-//! unit, every marked cell is raised by one unit and unmarked.
+//! unit, every marked cell is raised by one unit and unmarked. Where memory is scarce one mark stands for a group of
+//! cells: then "cell" means group in this file.
 
 use super::rounding::{EpochFactor, add_up};
 use crate::codec::{CodecError, Reader, Writer};
@@ -46,30 +47,52 @@ impl LostIncrements {
         }
     }
 
-    /// Decays the deficit. Returns the cells that the caller must raise by one unit; they are no longer marked.
-    pub fn fade(&mut self, factor: EpochFactor) -> Vec<u64> {
+    /// Decays the deficit. Returns whether the caller must now take all marks ([`LostIncrements::take_mark`]) and raise
+    /// the marked cells by one unit.
+    pub fn fade(&mut self, factor: EpochFactor) -> bool {
         if self.marked == 0 {
-            return Vec::new();
+            return false;
         }
         self.deficit = (self.deficit * factor.share()).next_up();
-        if self.deficit > 1.0 {
-            return Vec::new();
+        let is_repaid = self.deficit <= 1.0;
+        if is_repaid {
+            self.deficit = 0.0;
         }
-        let repaired = self.marked_cells();
-        *self = Self { count: self.count, ..Self::default() };
-        repaired
+        is_repaid
     }
 
-    /// The marked cells, ascending.
-    fn marked_cells(&self) -> Vec<u64> {
-        (0..self.marks.len() as u64 * 64).filter(|cell| self.marks(*cell)).collect()
+    /// Removes and returns the first mark from `start` on.
+    pub fn take_mark(&mut self, start: u64) -> Option<u64> {
+        let cell = self.marked_from(start).next()?;
+        self.marks[cell as usize / 64] &= !(1 << (cell % 64));
+        self.marked -= 1;
+        Some(cell)
+    }
+
+    /// The marked cells from `start` on, ascending.
+    fn marked_from(&self, start: u64) -> impl Iterator<Item = u64> {
+        let words = self.marks.iter().zip((0..).step_by(64)).skip(start as usize / 64);
+        let marked = words.filter(|(word, _)| **word != 0);
+        let cells = marked
+            .flat_map(|(word, first)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit));
+        cells.skip_while(move |cell| *cell < start)
+    }
+
+    /// Bytes of the marks at present.
+    pub fn bytes(&self) -> u64 {
+        self.marks.len() as u64 * 8
+    }
+
+    /// Bytes of the marks, once there are any.
+    pub fn bytes_for(cells: u64) -> u64 {
+        cells.div_ceil(64) * 8
     }
 
     pub(super) fn encode(&self, writer: &mut Writer) {
         writer.varint(self.count);
         writer.f64(self.deficit);
         writer.varint(self.marked);
-        self.marked_cells().into_iter().for_each(|cell| writer.varint(cell));
+        self.marked_from(0).for_each(|cell| writer.varint(cell));
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>, cells: u64) -> Result<Self, CodecError> {

@@ -2,20 +2,24 @@
 //!
 //! Three methods with one guarantee: never an undercount, unless the answer is marked as a lower bound. [`forward`] is the
 //! default: it decays exactly and costs nothing as time passes. [`basic`] and [`optimised`] are the paper's methods, with
-//! whole counters and with small digits plus a shared pool. Time is event time; the clock is the latest time seen.
+//! whole counters and with small digits plus a shared pool, in half the memory. Time is event time; the clock is the latest time seen.
 
 pub mod basic;
-mod chain_table;
 mod digit_array;
+pub mod digit_plan;
+mod digit_pool;
 pub mod epochs;
 pub mod forward;
 mod lost;
 pub mod optimised;
+mod packed;
 mod rounding;
+mod weight;
+
+pub use weight::ObservationWeight;
 
 use self::basic::{BasicFrequency, BasicSpec};
 use self::forward::{ForwardFrequency, ForwardSpec};
-use self::lost::LostIncrements;
 use self::optimised::{OptimisedFrequency, OptimisedSpec};
 use super::layout::CellList;
 use crate::codec::{CodecError, Writer};
@@ -45,8 +49,12 @@ impl MinimumCount {
     }
 }
 
-fn minimum_count(cells: &CellList, value: impl Fn(u64) -> u64, lost: &LostIncrements) -> MinimumCount {
-    let complete = cells.as_slice().iter().filter(|cell| !lost.marks(**cell)).map(|cell| value(*cell)).min();
+fn minimum_count(
+    cells: &CellList,
+    value: impl Fn(u64) -> u64,
+    has_lost_increments: impl Fn(u64) -> bool,
+) -> MinimumCount {
+    let complete = cells.as_slice().iter().filter(|cell| !has_lost_increments(**cell)).map(|cell| value(*cell)).min();
     let any = || cells.as_slice().iter().map(|cell| value(*cell)).min().unwrap_or(0);
     MinimumCount { units: complete.unwrap_or_else(any), lower_bound: complete.is_none() }
 }
@@ -72,6 +80,15 @@ impl FrequencySpec {
         }
     }
 
+    /// The interval between sweeps; `None` if counts decay continuously.
+    pub fn epoch_ms(&self) -> Option<u64> {
+        match self {
+            Self::Forward(_) => None,
+            Self::Basic(spec) => Some(spec.epochs().epoch_ms()),
+            Self::Optimised(spec) => Some(spec.epochs().epoch_ms()),
+        }
+    }
+
     /// Appends what identifies counters with these parameters.
     pub fn write_identity(&self, writer: &mut Writer) {
         match self {
@@ -83,8 +100,9 @@ impl FrequencySpec {
                 writer.u8(1);
                 spec.encode(writer);
             }
+            // The tag 2 identified counters whose state can no longer be read.
             Self::Optimised(spec) => {
-                writer.u8(2);
+                writer.u8(3);
                 spec.encode(writer);
             }
         }
@@ -149,6 +167,16 @@ impl FrequencyFilter {
             Self::Forward(counts) => counts.add(item, time_ms),
             Self::Basic(counts) => counts.add(item, time_ms),
             Self::Optimised(counts) => counts.add(item, time_ms),
+        }
+    }
+
+    /// Counts an event that stands for `weight` observations.
+    #[inline]
+    pub fn add_weighted(&mut self, item: Fingerprint, time_ms: i64, weight: ObservationWeight) {
+        match self {
+            Self::Forward(counts) => counts.add_weighted(item, time_ms, weight),
+            Self::Basic(counts) => counts.add_weighted(item, time_ms, weight),
+            Self::Optimised(counts) => counts.add_weighted(item, time_ms, weight),
         }
     }
 

@@ -2,22 +2,31 @@
 //!
 //! With [`Carry::Each`] the values equal those of whole counters ([`super::basic`]), cell for cell. With [`Carry::All`] a
 //! full digit stays as it is while another cell of the item has room: that cell is the minimum and gives the answer. This
-//! needs fewer digits and never answers higher. When the pool is exhausted the cell is marked, and an item with only
-//! marked cells gets a lower bound.
+//! needs fewer digits and never answers higher. When the pool is exhausted the cell's group is marked, and an item with
+//! only marked cells gets a lower bound. [`super::digit_plan`] chooses the digits and the pool for a given memory.
 
-use super::digit_array::DigitArray;
+use super::digit_array::{DigitArray, GROUP, MAX_DIGIT_BITS};
 use super::epochs::{EpochClock, EpochSpec};
 use super::lost::LostIncrements;
 use super::rounding::EpochFactor;
+use super::weight::ObservationWeight;
 use super::{DecayedCount, minimum_count};
 use crate::codec::{CodecError, Kind, Reader, Writer};
 use crate::filter::parameter::{ParameterError, check_range};
-use crate::filter::structure::cells::CellWidth;
 use crate::filter::structure::layout::{CellHasher, CellLayout};
 use crate::hash::Fingerprint;
 
 pub(super) const KIND: Kind = *b"frqo";
-const VERSION: u16 = 1;
+/// Version 1 marked cells instead of groups, for digits of 1, 2, 4 or 8 bits. No plan produces such digits any more.
+const VERSION: u16 = 2;
+/// The largest number of cells: the key of a pool digit must fit a word.
+pub(super) const MAX_CELLS: u64 = 1 << 39;
+/// The most digits of the pool per cell.
+pub(super) const POOL_DIGITS_PER_CELL: u64 = 2;
+
+/// What the fields themselves take. A constant, because planned layouts depend on it and are part of plan identities.
+const FIXED_BYTES: u64 = 384;
+const _: () = assert!(size_of::<OptimisedFrequency>() as u64 <= FIXED_BYTES);
 
 /// When a full digit carries into the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +40,7 @@ pub enum Carry {
 /// The shape of the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DigitSpec {
-    /// Bits per digit: 1, 2, 4 or 8.
+    /// Bits per digit: 1 to 16.
     pub digit_bits: u8,
     /// Fractional bits of a count.
     pub fraction_bits: u8,
@@ -52,33 +61,61 @@ pub struct OptimisedSpec {
 impl OptimisedSpec {
     /// `hashes` cells per item, with digits as in `form`.
     pub fn new(layout: CellLayout, hashes: u8, epochs: EpochSpec, form: DigitSpec) -> Result<Self, ParameterError> {
-        if ![1, 2, 4, 8].contains(&form.digit_bits) {
-            let nearest = [8, 4, 2].into_iter().find(|bits| form.digit_bits > *bits).unwrap_or(1);
-            return Err(ParameterError::new("digit_bits", form.digit_bits, "a digit has 1, 2, 4 or 8 bits", nearest));
-        }
+        check_range("digit_bits", form.digit_bits, 1..=MAX_DIGIT_BITS as u8, "a digit has 1 to 16 bits")?;
         check_range("fraction_bits", form.fraction_bits, 0..=16, "one observation would overflow the digits")?;
-        let hasher = CellHasher::new(layout, u32::from(form.digit_bits), hashes)?;
-        check_range("cells", hasher.cells(), 1..=u64::from(u32::MAX), "cells are indexed with 32 bits")?;
-        let max = hasher.cells().min(u64::from(u32::MAX / 4)) as u32 * 2;
-        check_range("pool", form.pool, 1..=max, "two further digits per cell are always enough")?;
+        let hasher = CellHasher::new(layout, line_bits(form.digit_bits), hashes)?;
+        check_range("cells", hasher.cells(), 1..=MAX_CELLS, "a larger array is not supported")?;
+        check_range("pool", form.pool, 1..=max_pool(hasher.cells()), "two further digits per cell are always enough")?;
         Ok(Self { hasher, epochs, form })
     }
 
-    pub(super) fn epochs(&self) -> &EpochSpec {
+    /// Where the cells of an item lie, and how many there are.
+    pub fn hasher(&self) -> &CellHasher {
+        &self.hasher
+    }
+
+    /// Digits and pool.
+    pub fn form(&self) -> &DigitSpec {
+        &self.form
+    }
+
+    /// Bytes of the counters: digits, pool, marks and fixed fields.
+    pub fn memory_bytes(&self) -> u64 {
+        memory_bytes(self.hasher.cells(), &self.form)
+    }
+
+    /// When and by how much counts decay.
+    pub fn epochs(&self) -> &EpochSpec {
         &self.epochs
     }
 
     pub(super) fn encode(&self, writer: &mut Writer) {
+        self.encode_form(writer);
+        self.epochs.encode(writer);
+    }
+
+    fn encode_form(&self, writer: &mut Writer) {
         self.hasher.layout().encode(writer);
         writer.raw(&[self.hasher.hashes(), self.form.digit_bits, self.form.fraction_bits]);
         writer.u8(u8::from(self.form.carry == Carry::All));
         writer.varint(u64::from(self.form.pool));
-        self.epochs.encode(writer);
     }
+}
 
-    fn width(&self) -> CellWidth {
-        CellWidth::holding((u16::MAX >> (16 - self.form.digit_bits)) as u8)
-    }
+/// The width of a cell for the choice of cells in a line: a line holds a power of two of them.
+pub(super) fn line_bits(digit_bits: u8) -> u32 {
+    u32::from(digit_bits).next_power_of_two()
+}
+
+/// The largest pool for this many cells.
+pub(super) fn max_pool(cells: u64) -> u32 {
+    (cells * POOL_DIGITS_PER_CELL).min(u64::from(u32::MAX / 2)) as u32
+}
+
+/// Bytes of counters with this many cells, wherever they are allocated.
+pub(super) fn memory_bytes(cells: u64, form: &DigitSpec) -> u64 {
+    let digits = DigitArray::bytes_for(cells, u32::from(form.digit_bits), form.pool);
+    digits + LostIncrements::bytes_for(cells.div_ceil(GROUP)) + FIXED_BYTES
 }
 
 /// Decayed counts in small digits.
@@ -107,13 +144,13 @@ pub struct OptimisedFrequency {
 impl OptimisedFrequency {
     /// Empty counters.
     pub fn new(spec: OptimisedSpec) -> Self {
-        let digits = DigitArray::new(spec.hasher.cells(), spec.width(), spec.form.pool);
+        let digits = DigitArray::new(spec.hasher.cells(), u32::from(spec.form.digit_bits), spec.form.pool);
         Self { spec, epochs: EpochClock::new(spec.epochs), digits, total: 0, lost: LostIncrements::default() }
     }
 
-    /// Bytes of the counters.
+    /// Bytes of the counters: digits, pool, marks (also while there are none) and fixed fields.
     pub fn memory_bytes(&self) -> u64 {
-        self.digits.bytes() as u64
+        self.digits.bytes() + LostIncrements::bytes_for(self.groups()) + FIXED_BYTES
     }
 
     /// Advances the clock. Earlier times have no effect.
@@ -125,11 +162,20 @@ impl OptimisedFrequency {
 
     /// Counts one observation. A later time advances the clock; an earlier one counts at its own age.
     pub fn add(&mut self, item: Fingerprint, time_ms: i64) {
+        self.add_units(item, time_ms, 1 << self.spec.form.fraction_bits);
+    }
+
+    /// Counts an event that stands for `weight` observations, rounded up to a unit.
+    pub fn add_weighted(&mut self, item: Fingerprint, time_ms: i64, weight: ObservationWeight) {
+        self.add_units(item, time_ms, weight.units(self.spec.form.fraction_bits));
+    }
+
+    fn add_units(&mut self, item: Fingerprint, time_ms: i64, units: u64) {
         self.advance(time_ms);
-        let units = self.epochs.decayed(1 << self.spec.form.fraction_bits, time_ms);
+        let units = self.epochs.decayed(units, time_ms);
         let cells = self.spec.hasher.cells_of(item).distinct();
-        let has_room = |cell: &u64| !self.is_full(*cell, units);
-        if self.spec.form.carry == Carry::All && cells.as_slice().iter().any(has_room) {
+        let has_room = || cells.as_slice().iter().any(|cell| self.has_room(*cell, units));
+        if self.spec.form.carry == Carry::All && has_room() {
             cells.as_slice().iter().for_each(|cell| self.raise_digit(*cell, units));
         } else {
             cells.as_slice().iter().for_each(|cell| self.raise(*cell, units));
@@ -139,7 +185,8 @@ impl OptimisedFrequency {
 
     /// The decayed count at `as_of_ms`, or at the clock if that is later.
     pub fn estimate(&self, item: Fingerprint, as_of_ms: i64) -> DecayedCount {
-        let minimum = minimum_count(&self.spec.hasher.cells_of(item), |cell| self.digits.value(cell), &self.lost);
+        let cells = self.spec.hasher.cells_of(item);
+        let minimum = minimum_count(&cells, |cell| self.digits.value(cell), |cell| self.lost.marks(cell / GROUP));
         minimum.scaled(self.unit() * self.epochs.scale(as_of_ms))
     }
 
@@ -168,24 +215,33 @@ impl OptimisedFrequency {
         self.digits.assert_consistent();
     }
 
+    fn groups(&self) -> u64 {
+        self.spec.hasher.cells().div_ceil(GROUP)
+    }
+
     fn unit(&self) -> f64 {
         1.0 / f64::from(1u32 << self.spec.form.fraction_bits)
     }
 
-    fn is_full(&self, cell: u64, units: u64) -> bool {
-        self.digits.first_digit(cell) + units > self.digits.max_digit() || self.digits.is_chained(cell)
+    /// Whether the cell bounds the count of its items, and still does so within its first digit after `units` more. A
+    /// cell that lost increments bounds nothing.
+    #[inline]
+    fn has_room(&self, cell: u64, units: u64) -> bool {
+        self.digits.first_digit(cell) + units <= self.digits.max_digit()
+            && !self.lost.marks(cell / GROUP)
+            && !self.digits.is_extended(cell)
     }
 
     fn raise(&mut self, cell: u64, units: u64) {
         let lost = self.digits.add(cell, units);
         if lost > 0 {
-            self.lost.record(cell, lost, self.spec.hasher.cells());
+            self.lost.record(cell / GROUP, lost, self.groups());
         }
     }
 
     /// Raises a cell up to its first digit: another cell of the item has room, so the item's count is below a full digit.
     fn raise_digit(&mut self, cell: u64, units: u64) {
-        if !self.digits.is_chained(cell) {
+        if !self.digits.is_extended(cell) {
             let room = self.digits.max_digit() - self.digits.first_digit(cell);
             self.raise(cell, units.min(room));
         }
@@ -194,19 +250,28 @@ impl OptimisedFrequency {
     fn sweep(&mut self, factor: EpochFactor) {
         self.digits.fade(factor);
         self.total = factor.apply(self.total);
-        for cell in self.lost.fade(factor) {
-            self.raise(cell, 1);
+        if self.lost.fade(factor) {
+            self.repair();
+        }
+    }
+
+    /// Raises the cells of all marked groups by one unit. A cell that lost increments is not zero.
+    fn repair(&mut self) {
+        let mut start = 0;
+        while let Some(group) = self.lost.take_mark(start) {
+            for cell in group * GROUP..((group + 1) * GROUP).min(self.spec.hasher.cells()) {
+                if self.digits.value(cell) > 0 {
+                    self.raise(cell, 1);
+                }
+            }
+            start = group + 1;
         }
     }
 
     /// Encodes parameters, clock and counters.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(KIND, VERSION);
-        let form = self.spec.form;
-        self.spec.hasher.layout().encode(&mut writer);
-        writer.raw(&[self.spec.hasher.hashes(), form.digit_bits, form.fraction_bits]);
-        writer.u8(u8::from(form.carry == Carry::All));
-        writer.varint(u64::from(form.pool));
+        self.spec.encode_form(&mut writer);
         self.epochs.encode(&mut writer);
         writer.varint(self.total);
         self.digits.encode(&mut writer);
@@ -217,6 +282,10 @@ impl OptimisedFrequency {
     /// Reads what `encode` wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = Reader::open(KIND, VERSION, bytes)?;
+        if reader.version() < VERSION {
+            let reason = format!("version {} is no longer read; this build reads {VERSION}", reader.version());
+            return Err(CodecError::invalid("optimised frequency", reason));
+        }
         let layout = CellLayout::decode(&mut reader)?;
         let (hashes, digit_bits, fraction_bits) = (reader.u8()?, reader.u8()?, reader.u8()?);
         let carry = match reader.u8()? {
@@ -230,8 +299,8 @@ impl OptimisedFrequency {
         let spec = OptimisedSpec::new(layout, hashes, epochs.spec(), form)
             .map_err(|error| CodecError::invalid("optimised frequency", error.to_string()))?;
         let total = reader.varint()?;
-        let digits = DigitArray::decode(&mut reader, spec.hasher.cells(), spec.width(), pool)?;
-        let lost = LostIncrements::decode(&mut reader, spec.hasher.cells())?;
+        let digits = DigitArray::decode(&mut reader, spec.hasher.cells(), u32::from(digit_bits), pool)?;
+        let lost = LostIncrements::decode(&mut reader, spec.hasher.cells().div_ceil(GROUP))?;
         reader.finish()?;
         Ok(Self { spec, epochs, digits, total, lost })
     }

@@ -76,6 +76,13 @@ impl EpochFactor {
         product
     }
 
+    /// ⌈λ · digit⌉ for a digit of at most 16 bits.
+    #[inline]
+    pub fn apply_digit(self, digit: u64) -> u64 {
+        // At most 2^48 · (2^16 − 1) + 2^48 − 1, which fits.
+        (self.0 * digit + (1 << PARTS_LOG) - 1) >> PARTS_LOG
+    }
+
     /// ⌈λ · value⌉. A non-zero value never becomes zero.
     #[inline]
     pub fn apply(self, value: u64) -> u64 {
@@ -124,6 +131,7 @@ mod tests {
             let factor = EpochFactor::new(share).unwrap();
             prop_assert!(factor.apply(value) as f64 >= share * value as f64 * (1.0 - 1e-15));
             prop_assert!(factor.apply(value) as f64 <= share * value as f64 + 1.01);
+            prop_assert_eq!(factor.apply_digit(value & 0xffff), factor.apply(value & 0xffff));
             let exact = libm::pow(share, epochs as f64);
             prop_assert!(factor.power(epochs).0 as f64 >= exact * (1u64 << PARTS_LOG) as f64 * (1.0 - 1e-13));
         }

@@ -1,6 +1,7 @@
 //! Properties of all methods (no undercount, canonical bytes, extreme times) and equivalences between them.
 
 use super::basic::BasicSpec;
+use super::digit_plan::DigitChoice;
 use super::epochs::EpochSpec;
 use super::forward::ForwardSpec;
 use super::optimised::{Carry, DigitSpec, OptimisedSpec};
@@ -44,7 +45,25 @@ fn methods(cells: u64) -> Vec<FrequencyFilter> {
         optimised(cells, digits(cells as u32 / 2, 3, Carry::All)),
         optimised(cells, digits(2, 1, Carry::Each)),
         optimised(cells, digits(2, 1, Carry::All)),
+        planned(epochs(), Carry::Each),
+        planned(epochs(), Carry::All),
+        planned(long_epochs(), Carry::Each),
+        planned(long_epochs(), Carry::All),
+        FrequencyFilter::new(FrequencySpec::Basic(
+            BasicSpec::new(CellLayout::Spread(cells), 3, long_epochs(), 4).unwrap(),
+        )),
     ]
+}
+
+/// Digits that overflow soon.
+fn planned(epochs: EpochSpec, carry: Carry) -> FrequencyFilter {
+    let choice = DigitChoice { digit_bits: Some(7), fraction_bits: Some(4), pool: Some(12), carry };
+    FrequencyFilter::new(FrequencySpec::Optimised(OptimisedSpec::in_memory(1024, 3, epochs, choice).unwrap()))
+}
+
+/// A sixth of a count is left after an epoch.
+fn long_epochs() -> EpochSpec {
+    EpochSpec::in_epochs(HALF_LIFE_MS, 2_585).unwrap()
 }
 
 /// Σ 2^(−age / half-life), smallest first.
@@ -82,6 +101,62 @@ proptest! {
             let all: f64 = (0..12).map(|x| exact(&adds, x, now)).sum();
             prop_assert!(counts.total(now) >= all * (1.0 - 1e-12));
         }
+    }
+
+    #[test]
+    fn weighted_events_are_never_undercounted(
+        adds in prop::collection::vec((0u64..12, 0i64..400, 0u32..40_000), 1..120), cells in 6u64..60,
+    ) {
+        for mut counts in methods(cells) {
+            let (mut now, mut exact) = (0, [0.0; 12]);
+            for (x, forward, thousandths) in &adds {
+                let weight = f64::from(*thousandths) / 1_000.0;
+                exact.iter_mut().for_each(|count| *count *= libm::exp2(-*forward as f64 / HALF_LIFE_MS as f64));
+                now += forward;
+                exact[*x as usize] += weight;
+                counts.add_weighted(item(*x), now, ObservationWeight::new(weight).unwrap());
+            }
+            for (x, exact) in (0..).zip(exact) {
+                let count = counts.estimate(item(x), now);
+                prop_assert!(count.lower_bound || count.value >= exact * (1.0 - 1e-12), "{:?} {}", count, exact);
+            }
+            prop_assert!(counts.total(now) >= exact.iter().sum::<f64>() * (1.0 - 1e-12));
+        }
+    }
+
+    #[test]
+    fn a_weight_of_n_equals_n_observations(xs in prop::collection::vec((0u64..9, 0u32..9), 1..60)) {
+        for counts in methods(40) {
+            let (mut weighted, mut single) = (counts.clone(), counts);
+            for (x, n) in &xs {
+                weighted.add_weighted(item(*x), 0, ObservationWeight::new(f64::from(*n)).unwrap());
+                (0..*n).for_each(|_| single.add(item(*x), 0));
+            }
+            for x in 0..9 {
+                let (one, other) = (weighted.estimate(item(x), 0), single.estimate(item(x), 0));
+                if weighted.lost_increments() + single.lost_increments() > 0 {
+                    continue;
+                }
+                // With carry all a single event may find room where the weighted one does not.
+                prop_assert!(one.value >= other.value - 1e-9);
+                prop_assert!(!matches!(weighted, FrequencyFilter::Basic(_)) || one == other);
+            }
+        }
+    }
+
+    #[test]
+    fn planned_counters_fill_the_memory_and_never_exceed_it(
+        bytes in 1_024u64..300_000, sweeps in 1u32..40, fraction_bits in prop::option::of(0u8..8),
+        wider in prop::option::of(1u8..9), pool in prop::option::of(1u32..60),
+    ) {
+        let epochs = EpochSpec::halving(3_600_000, sweeps).unwrap();
+        let digit_bits = fraction_bits.zip(wider).map(|(fraction, wider)| (fraction + wider).max(6));
+        let choice = DigitChoice { digit_bits, fraction_bits, pool, carry: Carry::Each };
+        let spec = OptimisedSpec::in_memory(bytes, 4, epochs, choice).unwrap();
+        let taken = OptimisedFrequency::new(spec).memory_bytes();
+        prop_assert_eq!(taken, spec.memory_bytes());
+        prop_assert!(taken <= bytes && bytes - taken < 100, "{} of {}", taken, bytes);
+        prop_assert!(spec.form().fraction_bits < spec.form().digit_bits);
     }
 
     #[test]
@@ -155,10 +230,9 @@ proptest! {
 
     #[test]
     fn stored_values_are_read_back_and_no_node_is_lost(
-        steps in prop::collection::vec((0u64..8, 0u64..5_000), 1..200), bits in 0usize..4, pool in 1u32..20,
+        steps in prop::collection::vec((0u64..8, 0u64..5_000), 1..200), bits in 1u32..17, pool in 1u32..20,
     ) {
-        let width = crate::filter::structure::cells::CellWidth::holding([1, 3, 15, 255][bits]);
-        let mut digits = super::digit_array::DigitArray::new(8, width, pool);
+        let mut digits = super::digit_array::DigitArray::new(8, bits, pool);
         let mut plain = [0u64; 8];
         for (cell, value) in steps {
             let lost = digits.store(cell, value);
@@ -168,6 +242,84 @@ proptest! {
             digits.assert_consistent();
         }
     }
+}
+
+/// Observations of 2,047 items, the more frequent the smaller their number, over ten half-lives.
+fn skewed_stream() -> Vec<(u64, i64)> {
+    let mut random = Random::new(3);
+    (0..40_000).map(|time| (libm::exp2(random.unit() * 11.0) as u64 - 1, time / 4)).collect()
+}
+
+#[test]
+fn planned_digits_answer_like_whole_counters_in_half_their_memory() {
+    for steps in [1, 4, 16] {
+        let epochs = EpochSpec::halving(HALF_LIFE_MS, steps).unwrap();
+        let plan = OptimisedSpec::in_memory(16 << 10, 4, epochs, DigitChoice::planned(Carry::Each)).unwrap();
+        let layout = CellLayout::Spread(plan.hasher().cells());
+        let mut small = OptimisedFrequency::new(OptimisedSpec::new(layout, 4, epochs, *plan.form()).unwrap());
+        let mut whole = BasicFrequency::new(BasicSpec::new(layout, 4, epochs, plan.form().fraction_bits).unwrap());
+        for (x, time) in skewed_stream() {
+            small.add(item(x), time);
+            whole.add(item(x), time);
+        }
+        small.assert_consistent();
+        assert!((0..2_000).all(|x| small.estimate(item(x), 10_000) == whole.estimate(item(x), 10_000)), "{steps}");
+        assert!(small.lost_increments() == 0 && small.peak_pool_use() > 0, "{steps}: {}", small.peak_pool_use());
+        let ratio = small.memory_bytes() as f64 / whole.memory_bytes() as f64;
+        assert!(ratio < 0.52, "{steps}: {ratio}");
+    }
+}
+
+#[test]
+fn carry_all_takes_fewer_digits_and_still_never_undercounts() {
+    let fill = |carry| {
+        let form = DigitSpec { digit_bits: 4, fraction_bits: 0, pool: 8_192, carry };
+        let spec = OptimisedSpec::new(CellLayout::Spread(4_096), 4, epochs(), form).unwrap();
+        let mut counts = OptimisedFrequency::new(spec);
+        skewed_stream().into_iter().for_each(|(x, _)| counts.add(item(x), 0));
+        counts
+    };
+    let (each, all) = (fill(Carry::Each), fill(Carry::All));
+    assert!(all.peak_pool_use() < each.peak_pool_use(), "{} {}", all.peak_pool_use(), each.peak_pool_use());
+    let lower = (0..4_096).filter(|cell| all.cell_value(*cell) < each.cell_value(*cell)).count();
+    assert!(lower > 0, "the policy has no effect");
+    let adds: Vec<(u64, i64)> = skewed_stream().into_iter().map(|(x, _)| (x, 0)).collect();
+    for x in 0..2_000 {
+        let (each, all) = (each.estimate(item(x), 0).value, all.estimate(item(x), 0).value);
+        assert!(all <= each && all >= exact(&adds, x, 0) * (1.0 - 1e-12), "{x}: {all} {each}");
+    }
+}
+
+#[test]
+fn a_full_digit_stays_while_another_cell_has_room() {
+    // Items of one cell fill cells; the item of interest has two.
+    let form = |carry| DigitSpec { digit_bits: 4, fraction_bits: 0, pool: 8, carry };
+    let spec = |carry| OptimisedSpec::new(CellLayout::Spread(64), 2, epochs(), form(carry)).unwrap();
+    let cells = spec(Carry::All).hasher().cells_of(item(0)).distinct();
+    let &[full, roomy] = cells.as_slice() else { panic!("two cells") };
+    let shares_one = |x: &u64| {
+        let other = spec(Carry::All).hasher().cells_of(item(*x));
+        other.as_slice().contains(&full) && !other.as_slice().contains(&roomy)
+    };
+    let other = (1..).find(shares_one).unwrap();
+    for (carry, expected) in [(Carry::Each, (20, 5)), (Carry::All, (15, 5))] {
+        let mut counts = OptimisedFrequency::new(spec(carry));
+        (0..15).for_each(|_| counts.add(item(other), 0));
+        (0..5).for_each(|_| counts.add(item(0), 0));
+        assert_eq!((counts.cell_value(full), counts.cell_value(roomy)), expected, "{carry:?}");
+        (0..15).for_each(|_| counts.add(item(0), 0));
+        assert!(counts.cell_value(roomy) == 20 && counts.cell_value(full) >= 20, "{carry:?}");
+    }
+}
+
+#[test]
+fn digits_of_the_previous_state_version_are_refused() {
+    let mut bytes = optimised(60, digits(1, 0, Carry::Each)).encode();
+    bytes[4] = 1;
+    let (body, sum) = bytes.split_last_chunk_mut::<8>().unwrap();
+    sum.copy_from_slice(&blake3::hash(body).as_bytes()[..8]);
+    let error = FrequencyFilter::decode(&bytes).unwrap_err().to_string();
+    assert!(error.contains("version 1 is no longer read"), "{error}");
 }
 
 #[test]
@@ -229,7 +381,7 @@ fn invalid_parameters_report_the_nearest_valid_value() {
     let optimised = |form| OptimisedSpec::new(CellLayout::Spread(8), 3, epochs(), form).unwrap_err().nearest;
     let valid = digits(4, 0, Carry::Each);
     assert_eq!(optimised(DigitSpec { digit_bits: 0, ..valid }), "1");
-    assert_eq!(optimised(DigitSpec { digit_bits: 5, ..valid }), "4");
+    assert_eq!(optimised(DigitSpec { digit_bits: 17, ..valid }), "16");
     assert_eq!(optimised(DigitSpec { pool: 17, ..valid }), "16");
     assert_eq!(optimised(DigitSpec { pool: 0, ..valid }), "1");
     assert_eq!(optimised(DigitSpec { fraction_bits: 17, ..valid }), "16");
