@@ -11,7 +11,7 @@ use ebb_sketch::aggregate::answer::{Estimate, Guarantee};
 use ebb_sketch::random::Random;
 use fixture::{START_MS, event, key, parameters, plan};
 
-const LIMIT_BYTES: u64 = 24 << 20;
+const LIMIT_BYTES: u64 = 48 << 20;
 const EVENTS: u64 = 600_000;
 const HEAVY_KEYS: u64 = 40;
 

@@ -27,6 +27,10 @@ const ROBUST: &[Coverage] = &[
     SAMPLED_COUNT,
     covered("mean", "the theorems of sum and count, each with delta / 2"),
     SAMPLED_SHARES,
+    covered(
+        "distinct",
+        "Chebyshev, pairwise independent samples: relative error epsilon of a window, except with delta",
+    ),
 ];
 const INTEGRAL: &[Coverage] = &[
     covered("sum, mean", "TDS 3.26: epsilon of max times the count, except with delta"),
