@@ -41,7 +41,7 @@ const IDENTITIES: [(&str, &str); 20] = [
     (
         "event: {item: ip, key: k, value: v, weight: w}, aggregates: {a: {of: value, over: unique, keys: 9}, b: {of: x.y, \
          method: cascade, top: l}, c: {method: forward, decay: 'exponential:half_life=10m'}}",
-        "e929624b0c5e0ebf3f886297dc4f6b7e",
+        "0ff0757fb17f3a9daeb6dbfbc322d538",
     ),
 ];
 
