@@ -81,7 +81,8 @@ impl Calibration {
         for bin in &mut self.bins {
             for count in [&mut bin.predictions, &mut bin.predicted, &mut bin.came_true] {
                 let halved = count.checked_shr(quarters / 2).unwrap_or(0);
-                *count = if quarters % 2 == 0 { halved } else { (u128::from(halved) * 46_341 >> 16) as u64 };
+                let half_step = ((u128::from(halved) * 46_341) >> 16) as u64;
+                *count = if quarters.is_multiple_of(2) { halved } else { half_step };
             }
         }
     }

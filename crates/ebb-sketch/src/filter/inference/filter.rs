@@ -5,18 +5,20 @@
 //! policy in force, which is the posterior's unless another one is cheaper on the sample. [`Answer::basis`] names it.
 
 mod codec;
+mod learned;
 mod mass_cache;
 
-use super::calibration::{Calibration, Outcome};
-use super::policy::{Policy, PolicyCosts, PolicyGuard};
+use super::calibration::Calibration;
+use super::policy::{Policy, PolicyGuard};
 use super::posterior::{AgePrior, Posterior, PriorMasses};
-use super::prior::{LastSighting, ReusePrior};
+use super::prior::ReusePrior;
 use super::question::{Answer, Basis, Explanation, PosteriorDetails, PriorSpec, Question, Seen};
 use crate::filter::belief::{ArrivalShare, Belief};
 use crate::filter::structure::timing::{
     AgeLikelihood, AgeUnit, ClockSpec, LikelihoodScope, Reading, TimingError, TimingFilter, TimingSpec,
 };
 use crate::hash::Fingerprint;
+pub use learned::LearnedPrior;
 use mass_cache::MassCache;
 
 /// Beliefs that the item's line may change.
@@ -51,37 +53,6 @@ pub struct InferentialFilter {
 enum PriorState {
     Constant(ArrivalShare),
     Learned(Box<LearnedPrior>),
-}
-
-/// What the sample of exactly known items teaches.
-#[derive(Debug, Clone)]
-pub struct LearnedPrior {
-    reuse: ReusePrior,
-    calibration: Calibration,
-    guard: PolicyGuard,
-}
-
-impl LearnedPrior {
-    /// The prior over ages.
-    pub fn reuse(&self) -> &ReusePrior {
-        &self.reuse
-    }
-
-    /// Whether stated probabilities come true.
-    pub fn calibration(&self) -> &Calibration {
-        &self.calibration
-    }
-
-    /// The costs of the policies and the one in force.
-    pub fn guard(&self) -> &PolicyGuard {
-        &self.guard
-    }
-
-    /// The policy in force; `None` while the prior is not ready.
-    #[inline]
-    fn policy(&self) -> Option<Policy> {
-        self.reuse.is_ready().then(|| self.guard.in_force())
-    }
 }
 
 impl InferentialFilter {
@@ -388,35 +359,6 @@ impl InferentialFilter {
             learned.check(question, answer.standard, &belief, outcome);
         }
         learned.reuse.record_sighting(last, question.frequency, question.key);
-    }
-}
-
-impl LearnedPrior {
-    /// The truth about a sampled arrival, as far as the filter could know it; `None` if the sample is younger.
-    fn outcome(&self, last: LastSighting, window: u64, at: i64) -> Option<Outcome> {
-        let elapsed = self.reuse.started().map_or(0, |started| at.saturating_sub(started).max(0) as u64);
-        match last {
-            LastSighting::Unknown => None,
-            LastSighting::Age(age) if age < window => Some(Outcome::Inside),
-            LastSighting::Age(_) => Some(Outcome::Outside),
-            LastSighting::NotWithin(known_for) => (known_for >= window.min(elapsed)).then_some(Outcome::Outside),
-        }
-    }
-
-    /// Compares what was stated, and what each policy would have answered, with the truth. First sightings of a flood count
-    /// as much as the prior lets them.
-    fn check(&mut self, question: &Question, standard: bool, belief: &Belief, outcome: Outcome) {
-        let weight = if outcome == Outcome::Inside { 1.0 } else { self.reuse.flood_discount() };
-        self.calibration.record(belief.inside, outcome, weight);
-        let Some(penalties) = question.penalties else { return };
-        let cost = |duplicate| match (duplicate, outcome) {
-            (true, Outcome::Outside) => penalties.false_duplicate(),
-            (false, Outcome::Inside) => penalties.missed_duplicate(),
-            (true, Outcome::Inside) | (false, Outcome::Outside) => 0.0,
-        };
-        let posterior = penalties.decide(belief).duplicate;
-        let costs = PolicyCosts { posterior: cost(posterior), standard: cost(standard), accept_all: cost(false) };
-        self.guard.record(&costs, weight);
     }
 }
 

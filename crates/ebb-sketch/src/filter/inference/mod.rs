@@ -14,5 +14,5 @@ pub mod posterior;
 pub mod prior;
 mod question;
 
-pub use filter::InferentialFilter;
+pub use filter::{InferentialFilter, LearnedPrior};
 pub use question::{Answer, Basis, Explanation, PosteriorDetails, PriorSpec, Question, Seen};

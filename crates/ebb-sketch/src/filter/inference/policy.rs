@@ -162,7 +162,7 @@ impl PolicyGuard {
         let mut values = [0.0; 6];
         for value in &mut values {
             *value = reader.f64()?;
-            if !(*value >= 0.0) {
+            if value.is_nan() || *value < 0.0 {
                 return Err(CodecError::invalid("policy costs", value.to_string()));
             }
         }

@@ -14,9 +14,8 @@ mod curve;
 mod flood;
 mod repeat_share;
 mod sample;
+mod spec;
 mod survival;
-
-use thiserror::Error;
 
 pub use curve::AgeCurve;
 use curve::{CumulativeBins, NEVER, Tilt, below, bin_of};
@@ -24,6 +23,7 @@ use flood::{FloodDetector, QuarterVerdict};
 pub use repeat_share::ShareEstimate;
 use repeat_share::{RepeatShares, odds};
 use sample::ItemSample;
+pub use spec::{HORIZON_WINDOWS, ReuseError, ReuseSpec};
 use survival::{AgeCounts, MAX_COUNT, SIGHTING};
 
 use crate::hash::Fingerprint;
@@ -34,10 +34,6 @@ const STRATA: usize = 16;
 const ALL: usize = STRATA;
 /// Weight, in sightings, with which the overall histogram is mixed into a stratum.
 const SHRINKAGE: f64 = 8.0;
-/// Greatest age that is distinguished from "never", in windows. Decisions need no greater one.
-pub const HORIZON_WINDOWS: u64 = 2;
-/// Steps per window in which the clock of the derived values advances.
-const STEPS_PER_WINDOW: u64 = 64;
 /// Steps after which histograms fade by 2^(-1/4) and expired items leave: a quarter of a window.
 const STEPS_PER_FADE: i64 = 16;
 /// Sightings that are collected before the curves are rebuilt.
@@ -51,52 +47,6 @@ const CHANGE_DEVIATIONS: f64 = 4.0;
 const CHANGE_DIVISOR: u64 = 4;
 /// Sightings before the prior is ready.
 const MIN_SIGHTINGS: u64 = 64 * SIGHTING;
-
-/// Valid parameters of a reuse prior.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReuseSpec {
-    window: u64,
-    max_tracked: u32,
-}
-
-/// A window or a sample size out of range.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum ReuseError {
-    #[error("a window of {requested} is too short or too long to learn from; the nearest is {nearest}")]
-    Window { requested: u64, nearest: u64 },
-    #[error("{requested} tracked items are too few or too many to learn from; the nearest is {nearest}")]
-    Tracked { requested: u32, nearest: u32 },
-}
-
-impl ReuseSpec {
-    /// `window` in the clock's unit; `max_tracked` bounds the number of tracked items.
-    pub fn new(window: u64, max_tracked: u32) -> Result<Self, ReuseError> {
-        let nearest = window.clamp(1, 1 << 56);
-        if nearest != window {
-            return Err(ReuseError::Window { requested: window, nearest });
-        }
-        let nearest = max_tracked.clamp(16, 1 << 20);
-        if nearest != max_tracked {
-            return Err(ReuseError::Tracked { requested: max_tracked, nearest });
-        }
-        Ok(Self { window, max_tracked })
-    }
-
-    /// Resolution of ages, in the clock's unit: a finer one would not change any answer.
-    fn unit(&self) -> u64 {
-        (self.window >> 16).max(1)
-    }
-
-    fn horizon(&self) -> u64 {
-        self.window * HORIZON_WINDOWS
-    }
-
-    /// Length of a step of the derived values' clock.
-    fn step(&self) -> u64 {
-        (self.window / STEPS_PER_WINDOW).max(1)
-    }
-}
 
 /// One sighting that is not in the histograms yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -417,7 +367,7 @@ impl ReusePrior {
 fn faded(count: u64, quarters: u32) -> u64 {
     const NUMERATOR: [u64; 4] = [65_536, 55_109, 46_341, 38_968];
     let halved = count.checked_shr(quarters / 4).unwrap_or(0);
-    (u128::from(halved) * u128::from(NUMERATOR[quarters as usize % 4]) >> 16) as u64
+    ((u128::from(halved) * u128::from(NUMERATOR[quarters as usize % 4])) >> 16) as u64
 }
 
 fn stratum_of(frequency: Option<f64>) -> usize {

@@ -67,12 +67,12 @@ impl TimingFilter {
 
     /// The step of 1/64 block that contains the clock.
     pub(in crate::filter) fn clock_step(&self) -> Range<i64> {
-        let (begin, step) = (self.block_begin + self.into_block_in_steps(), self.step_length());
+        let (begin, step) = (self.block_begin + self.steps_into_block(), self.step_length());
         begin..(begin + step).min(self.block_begin + self.block_length())
     }
 
     /// The position of the clock within its block, rounded down to a step.
-    fn into_block_in_steps(&self) -> i64 {
+    fn steps_into_block(&self) -> i64 {
         let step = self.step_length();
         (self.now.unwrap_or(0) - self.block_begin) / step * step
     }
@@ -86,7 +86,7 @@ impl TimingFilter {
     #[inline]
     pub(in crate::filter) fn clock_ages(&self, age: Option<u8>) -> (f64, f64) {
         let (length, step) = (self.block_length(), self.step_length());
-        let down = self.into_block_in_steps();
+        let down = self.steps_into_block();
         match age {
             Some(0) => (0.0, self.block_min_age(1, (down + step).min(length) - 1)),
             Some(age) => (self.block_min_age(age, down), length as f64),
