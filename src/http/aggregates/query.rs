@@ -224,7 +224,10 @@ impl AggregateQuery {
     pub(super) fn last(&self) -> Result<Option<u64>, Problem> {
         let Some(last) = &self.last else { return Ok(None) };
         let invalid = |detail: &'static str| Err(Problem::new(ProblemKind::InvalidQuery, detail));
-        match last.parse() {
+        match last.parse::<u64>() {
+            Ok(events) if i64::try_from(events).is_err() => {
+                invalid("last: the largest number of events is 9223372036854775807")
+            }
             Ok(_) if self.decay.is_some() => invalid("last= is a window of its own: leave out decay="),
             Ok(events) if events > 0 => Ok(Some(events)),
             _ => invalid("last: expected a number of events, such as 1000"),
