@@ -4,8 +4,8 @@
 //! order and partitioning leave no trace, and sketches merge into the sketch of both streams.
 //!
 //! A hash samples values at levels of halving probability. Each level keeps the tau values that were seen last and knows the
-//! time at or below which it has dropped some ([`store`]). A window is answered by the first level that reaches back to its
-//! beginning; its count times the inverse of the probability is the estimate. [`accuracy`] derives the bounds: they need
+//! time at or below which it has dropped some (`store`). A window is answered by the first level that reaches back to its
+//! beginning; its count times the inverse of the probability is the estimate. `accuracy` derives the bounds: they need
 //! nothing but pairwise independence of the hash, so no sequence of values can break them.
 //!
 //! Another decay is a mixture of windows, and its error the same mixture of theirs. Its bounds use the error of a window; the
