@@ -9,7 +9,7 @@ use super::streams::{Stream, Window};
 const WINDOWS: [u64; 2] = [512, 2048];
 
 fn directory() -> PathBuf {
-    std::env::var_os("EBB_DATA").map_or_else(|| PathBuf::from("../shared/data"), PathBuf::from)
+    std::env::var_os("EBB_DATA").map_or_else(|| PathBuf::from("data"), PathBuf::from)
 }
 
 /// The logs that are present, with an item of client and path, and one of the client alone.
