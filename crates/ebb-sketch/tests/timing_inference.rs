@@ -1,5 +1,7 @@
 //! Posterior, priors, calibration and decisions over the timing filter.
 
+mod arrivals;
+
 use ebb_sketch::filter::belief::ArrivalShare;
 use ebb_sketch::filter::inference::calibration::{Calibration, Outcome};
 use ebb_sketch::filter::inference::decision::Penalties;
@@ -9,13 +11,10 @@ use ebb_sketch::filter::inference::{Basis, InferentialFilter, PriorSpec, Questio
 use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::filter::structure::timing::AgeLikelihood;
 use ebb_sketch::filter::structure::timing::{ClockSpec, TimingSpec};
-use ebb_sketch::hash::Fingerprint;
-use ebb_sketch::random::{Random, mix};
+use ebb_sketch::random::Random;
 use proptest::prelude::*;
 
-fn item(number: u64) -> Fingerprint {
-    Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
-}
+use arrivals::{Arrivals, item, spec};
 
 fn likelihood() -> impl Strategy<Value = AgeLikelihood> {
     (0u32..500, 0u32..300, -12.0f64..0.0).prop_map(|(from, length, exponent)| AgeLikelihood {
@@ -121,37 +120,8 @@ fn invalid_shares_and_penalties_report_the_nearest_valid_value() {
     assert!(ReuseSpec::new(0, 64).is_err() && ReuseSpec::new(10, 1).is_err());
 }
 
-fn spec(window: u64, block: u64, lines: u64) -> TimingSpec {
-    TimingSpec::new(ClockSpec::Count { window, block }, CellLayout::Lines(lines), 4, 4).unwrap()
-}
-
 fn learned(window: u64) -> PriorSpec {
     PriorSpec::Learned(ReuseSpec::new(window, 512).unwrap())
-}
-
-/// Uniform arrivals, with the number of arrivals since each item was last inserted.
-struct Arrivals {
-    random: Random,
-    last: Vec<Option<u64>>,
-    at: u64,
-}
-
-impl Arrivals {
-    fn new(items: usize) -> Self {
-        Self { random: Random::new(11), last: vec![None; items], at: 0 }
-    }
-
-    /// The next item, and the age of its last insert.
-    fn next(&mut self) -> (u64, Option<u64>) {
-        let number = self.random.below(self.last.len() as u64);
-        let age = self.last[number as usize].map(|last| self.at - 1 - last);
-        self.at += 1;
-        (number, age)
-    }
-
-    fn record_insert(&mut self, number: u64) {
-        self.last[number as usize] = Some(self.at - 1);
-    }
 }
 
 /// Total penalty of the filter's decisions and of its standard answers, after a warm-up.

@@ -1,46 +1,16 @@
 //! Learned priors and policies where they failed before: streams without repeats, floods of junk, filters that are too
 //! small, and state of the first version.
 
+mod arrivals;
+
 use ebb_sketch::filter::inference::decision::Penalties;
 use ebb_sketch::filter::inference::prior::ReuseSpec;
 use ebb_sketch::filter::inference::{Basis, InferentialFilter, PriorSpec, Question, Seen};
 use ebb_sketch::filter::structure::layout::CellLayout;
 use ebb_sketch::filter::structure::timing::{ClockSpec, TimingSpec};
-use ebb_sketch::hash::Fingerprint;
-use ebb_sketch::random::{Random, mix};
+use ebb_sketch::random::Random;
 
-fn item(number: u64) -> Fingerprint {
-    Fingerprint(u128::from(mix(number)) << 64 | u128::from(mix(number ^ 0xEBB)))
-}
-
-fn spec(window: u64, block: u64, lines: u64) -> TimingSpec {
-    TimingSpec::new(ClockSpec::Count { window, block }, CellLayout::Lines(lines), 4, 4).unwrap()
-}
-
-/// Uniform arrivals, with the number of arrivals since each item was last inserted.
-struct Arrivals {
-    random: Random,
-    last: Vec<Option<u64>>,
-    at: u64,
-}
-
-impl Arrivals {
-    fn new(items: usize) -> Self {
-        Self { random: Random::new(11), last: vec![None; items], at: 0 }
-    }
-
-    /// The next item, and the age of its last insert.
-    fn next(&mut self) -> (u64, Option<u64>) {
-        let number = self.random.below(self.last.len() as u64);
-        let age = self.last[number as usize].map(|last| self.at - 1 - last);
-        self.at += 1;
-        (number, age)
-    }
-
-    fn record_insert(&mut self, number: u64) {
-        self.last[number as usize] = Some(self.at - 1);
-    }
-}
+use arrivals::{Arrivals, item, spec};
 
 /// A filter over event time after `uniques` items that never repeated, one per millisecond.
 fn filter_without_repeats(uniques: u64) -> InferentialFilter {

@@ -72,8 +72,8 @@ impl Penalties {
 pub struct Decision {
     /// Whether to answer "duplicate".
     pub duplicate: bool,
-    /// ExpectedErrors penalty of answering "duplicate".
+    /// Expected penalty of answering "duplicate".
     pub if_duplicate: f64,
-    /// ExpectedErrors penalty of answering "unique".
+    /// Expected penalty of answering "unique".
     pub if_unique: f64,
 }

@@ -214,6 +214,8 @@ impl InferentialFilter {
     #[inline]
     fn cached_masses(&mut self, question: &Question, reading: &Reading) -> Option<PriorMasses> {
         let PriorState::Learned(learned) = &self.prior else { return None };
+        // Without penalties nobody asks for the posterior.
+        question.penalties?;
         let age = reading.age?;
         let clock = self.filter.spec().clock();
         let is_late = matches!(clock, ClockSpec::Time { .. }) && Some(question.time_ms) < self.filter.now();
@@ -346,16 +348,16 @@ impl InferentialFilter {
     /// Learns from a sampled item, before the arrival is recorded.
     #[cold]
     fn learn(&mut self, question: &Question, answer: &Answer, at: i64) {
-        let belief = answer.belief.filter(|_| question.share.is_none());
-        let belief = belief.unwrap_or_else(|| self.belief(&Question { share: None, ..*question }, &answer.reading));
+        let is_ready = self.learned().is_some_and(|learned| learned.reuse.is_ready());
+        let stated = answer.belief.filter(|_| question.share.is_none());
+        let learned_belief = || self.belief(&Question { share: None, ..*question }, &answer.reading);
+        let belief = is_ready.then(|| stated.unwrap_or_else(learned_belief));
         let is_counted = matches!(self.filter.spec().clock(), ClockSpec::Count { .. });
         let PriorState::Learned(learned) = &mut self.prior else { return };
         // On a clock of arrivals, the arrival just before has age 0.
         let at = if is_counted { at.saturating_sub(1) } else { at };
         let last = learned.reuse.last_sighting(question.item, at);
-        if learned.reuse.is_ready()
-            && let Some(outcome) = learned.outcome(last, question.window, at)
-        {
+        if let (Some(belief), Some(outcome)) = (belief, learned.outcome(last, question.window, at)) {
             learned.check(question, answer.standard, &belief, outcome);
         }
         learned.reuse.record_sighting(last, question.frequency, question.key);

@@ -41,7 +41,7 @@ impl QuarterCounts {
 
 /// What a quarter of a window was.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum QuarterVerdict {
+pub(super) enum QuarterTraffic {
     /// There is nothing to compare it with.
     Unknown,
     /// Ordinary traffic.
@@ -73,25 +73,25 @@ impl FloodDetector {
         self.reference.iter_mut().for_each(|reference| reference.scale(factor));
     }
 
-    /// Ends the quarter in progress and judges it.
-    pub(super) fn end_quarters(&mut self, quarters: u32) -> QuarterVerdict {
+    /// Ends the quarter in progress and classifies it.
+    pub(super) fn end_quarters(&mut self, quarters: u32) -> QuarterTraffic {
         let (ended, was_whole) = (std::mem::take(&mut self.current), self.is_whole && quarters == 1);
         self.is_whole = true;
         let Some(reference) = self.reference.filter(|_| was_whole) else {
             self.reference = was_whole.then_some(ended);
-            return QuarterVerdict::Unknown;
+            return QuarterTraffic::Unknown;
         };
         let growth = ((ended.inside + SMOOTHING) / (reference.inside + SMOOTHING)).max(1.0);
         let allowed = reference.total() * growth;
         if ended.total() <= ALLOWED_GROWTH * allowed {
             self.reference = Some(ended);
-            return QuarterVerdict::Calm(ended);
+            return QuarterTraffic::Calm(ended);
         }
         let mut grown = reference;
         grown.scale(REFERENCE_GROWTH);
         self.reference = Some(grown);
         let share = (ended.inside / allowed).min(reference.inside / reference.total().max(1.0));
-        QuarterVerdict::Flood { share }
+        QuarterTraffic::Flood { share }
     }
 }
 
@@ -104,8 +104,8 @@ mod tests {
         (0..inside).for_each(|_| detector.record(true));
         (0..outside).for_each(|_| detector.record(false));
         match detector.end_quarters(1) {
-            QuarterVerdict::Flood { share } => Some(share),
-            QuarterVerdict::Unknown | QuarterVerdict::Calm(_) => None,
+            QuarterTraffic::Flood { share } => Some(share),
+            QuarterTraffic::Unknown | QuarterTraffic::Calm(_) => None,
         }
     }
 

@@ -19,7 +19,7 @@ mod survival;
 
 pub use curve::AgeCurve;
 use curve::{CumulativeBins, NEVER, Tilt, below, bin_of};
-use flood::{FloodDetector, QuarterVerdict};
+use flood::{FloodDetector, QuarterTraffic};
 pub use repeat_share::ShareEstimate;
 use repeat_share::{RepeatShares, odds};
 use sample::ItemSample;
@@ -261,9 +261,9 @@ impl ReusePrior {
     fn follow(&mut self, quarters: u32) {
         let (now, window) = (self.now(), self.spec.window);
         match self.floods.end_quarters(quarters) {
-            QuarterVerdict::Unknown => {}
-            QuarterVerdict::Flood { share } => self.shares.all.hold_peak(share, now, window),
-            QuarterVerdict::Calm(quarter) => {
+            QuarterTraffic::Unknown => {}
+            QuarterTraffic::Flood { share } => self.shares.all.hold_peak(share, now, window),
+            QuarterTraffic::Calm(quarter) => {
                 let before = self.shares.all.estimate().share;
                 let (share, deviation) = quarter.share_and_deviation(before);
                 self.shares.all.lower_peak(share + CHANGE_DEVIATIONS * deviation);
